@@ -1,0 +1,254 @@
+"""The user's own vectors, read from a file and locked to a table of labels: no model needed.
+
+Nothing that could run code is opened: pickles (and `.pt`, `.npz` and object arrays, which hold them) are refused by
+their content, whatever they are called.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from colligate.embeddings import Embeddings
+from colligate.scenes.sources import read_labels
+from colligate.scenes.space import ConceptSpace, Scenes
+from colligate.scenes.worlds import World
+
+_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+def read_vectors(path: Path, labels: Path | World, *, space: ConceptSpace | None = None) -> Embeddings:
+    """Vectors from `.safetensors`, `.npy` or `.parquet`, one row for each row of the labels.
+
+    A safetensors file holds one tensor of any name, or `scenes` (the labels' rows) and `singles` (one vector for each
+    object alone, in the order of object ids); singles are joined after the scenes as scenes of one object. A Parquet
+    file holds one column of lists, or floating columns only. Vectors stay in their own precision and, where the format
+    allows, on disk until they are used.
+
+    Args:
+        path: the vectors.
+        labels: the table of labels, or the world that was read from it.
+        space: the concepts and values, where a labels table alone doesn't tell.
+
+    Returns:
+        Vectors with their scenes, the labels' captions and where all of it came from.
+
+    Raises:
+        ValueError: a pickle or another kind of file, a broken one, rows and labels that differ in number, a vector that
+            isn't finite, or the same labels with bitwise the same vector in two rows.
+
+    Example:
+        >>> import tempfile
+        >>> from safetensors.torch import save_file
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     labels, vectors = Path(folder) / "mine.csv", Path(folder) / "mine.safetensors"
+        ...     _ = labels.write_text(chr(10).join(["slot1_color,slot2_color", "red,blue", "blue,red"]))
+        ...     save_file({"scenes": torch.eye(4)[:2], "singles": torch.eye(4)[2:]}, vectors)
+        ...     read_vectors(vectors, labels).scenes.counts.tolist()
+        [2, 2, 1, 1]
+    """
+    world = labels if isinstance(labels, World) else read_labels(labels, space=space)
+    file = _read(path)
+    scenes, captions = world.scenes, world.texts() if "text" in world.kinds else None
+    if len(file.tensors) == 1:
+        vectors = next(iter(file.tensors.values()))
+    elif set(file.tensors) == {"scenes", "singles"}:
+        vectors, singles = file.tensors["scenes"], file.tensors["singles"]
+        if singles.shape[0] != scenes.space.num_objects:
+            raise ValueError(
+                f"{path} holds {singles.shape[0]} singles for {scenes.space.num_objects} objects; give exactly one "
+                "vector for each object, in the order of object ids."
+            )
+        if singles.shape[1] != vectors.shape[1] or singles.dtype != vectors.dtype:
+            raise ValueError(
+                f"{path}: scenes are {vectors.dtype} of width {vectors.shape[1]}, singles {singles.dtype} of width "
+                f"{singles.shape[1]}; embed both the same way."
+            )
+    else:
+        raise ValueError(
+            f"{path} holds the tensors {', '.join(map(repr, file.tensors)) or 'none'}; "
+            "it must hold one tensor, or 'scenes' and 'singles'."
+        )
+    if len(vectors) != len(scenes):
+        raise ValueError(_mismatch(path, len(vectors), world))
+    if len(file.tensors) == 2:
+        vectors = torch.cat([vectors, file.tensors["singles"]])
+        scenes = Scenes.join([scenes, scenes.space.all_scenes(slots=1)])
+        named = [scenes.space.describe_object(o) for o in range(scenes.space.num_objects)]
+        captions = None if captions is None else [*captions, *named]
+    provenance = _provenance(path, file, labels, world)
+    try:
+        embeddings = Embeddings(vectors, scenes, captions, provenance)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    _check_repeats(path, embeddings)
+    return embeddings
+
+
+class _File(NamedTuple):
+    tensors: Mapping[str, Float[Tensor, "row dim"]]
+    metadata: Mapping[str, str] = {}
+    notes: tuple[str, ...] = ()
+
+
+def _mismatch(path: Path, num: int, world: World) -> str:
+    objects = world.scenes.space.num_objects
+    remedy = "give exactly one vector for each row"
+    if num == len(world.scenes) + objects:
+        remedy += f" (if the last {objects} are single objects, add their rows, with the other slots empty)"
+    return f"{path} holds {num} vectors for the {len(world.scenes)} rows of labels {world.name!r}; {remedy}."
+
+
+def _provenance(path: Path, file: _File, labels: Path | World, world: World) -> dict[str, object]:
+    facts: dict[str, object] = {
+        "source": "vectors file",
+        "file": path.name,
+        "sha256": _sha256(path),
+        "tensors": {name: list(tensor.shape) for name, tensor in file.tensors.items()},
+        "dtype": str(next(iter(file.tensors.values())).dtype).removeprefix("torch."),
+        "world": world.name,
+        "scenes": world.scenes.content_hash,
+        "notes": [*world.notes, *file.notes],
+    }
+    if isinstance(labels, Path):
+        facts["labels"] = {"file": labels.name, "sha256": _sha256(labels)}
+    if file.metadata:
+        facts["metadata"] = dict(file.metadata)
+    return facts
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _read(path: Path) -> _File:
+    try:
+        with path.open("rb") as opened:
+            head = opened.read(16)
+    except OSError as error:
+        raise ValueError(f"{path} can't be read ({error.strerror}); name a file that is there.") from None
+    # A safetensors file may well begin with the byte of a pickle (its header's length), but then has "{" at 8.
+    safetensors = head[8:9] == b"{"
+    if head.startswith(b"PK\x03\x04") or (head[:1] == b"\x80" and not safetensors):
+        raise ValueError(_refusal(path))
+    suffix = path.suffix.lower()
+    if suffix == ".safetensors" and safetensors:
+        file = _read_safetensors(path)
+    elif suffix == ".npy" and head.startswith(b"\x93NUMPY"):
+        file = _File({"vectors": _read_npy(path)})
+    elif suffix == ".parquet" and head.startswith(b"PAR1"):
+        file = _read_parquet(path)
+    elif suffix in {".safetensors", ".npy", ".parquet"}:
+        raise ValueError(f"{path} is no {suffix} file by its content; save the vectors again.")
+    else:
+        raise ValueError(f"Vectors come as .safetensors, .npy or .parquet; got {path}.")
+    for name, tensor in file.tensors.items():
+        if tensor.ndim != 2 or tensor.dtype not in _DTYPES:
+            raise ValueError(
+                f"{path}: {name!r} is {str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}; "
+                "vectors are floating [row, dim], of 16, 32 or 64 bits."
+            )
+    return file
+
+
+def _refusal(path: Path) -> str:
+    return (
+        f"{path} is a pickle, or an archive that may hold one, and opening it could run code; save the vectors as "
+        ".safetensors, or as .npy with numbers only."
+    )
+
+
+def _read_safetensors(path: Path) -> _File:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            return _File({name: file.get_tensor(name) for name in sorted(file.keys())}, file.metadata() or {})
+    except SafetensorError as error:
+        raise ValueError(f"{path} is a broken safetensors file ({error}); save the vectors again.") from None
+
+
+def _read_npy(path: Path) -> Tensor:
+    try:
+        with path.open("rb") as file:
+            version = np.lib.format.read_magic(file)
+            read_header = (
+                np.lib.format.read_array_header_1_0 if version[0] == 1 else np.lib.format.read_array_header_2_0
+            )
+            _, _, dtype = read_header(file)
+        if dtype.hasobject:
+            raise ValueError(_refusal(path))
+        # Copy on write: the array stays on disk, and torch may take it without a copy.
+        array = np.lib.format.open_memmap(path, mode="c")
+    except ValueError as error:
+        if str(path) in str(error):
+            raise
+        raise ValueError(f"{path} is a broken .npy file ({error}); save the vectors again.") from None
+    if array.dtype.kind != "f" or array.dtype.itemsize > 8 or array.ndim != 2:
+        raise ValueError(
+            f"{path} is {array.dtype} of shape {array.shape}; vectors are floating [row, dim], of 16, 32 or 64 bits."
+        )
+    return torch.from_numpy(array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("=")))
+
+
+def _read_parquet(path: Path) -> _File:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise ValueError(f"{path} is a broken Parquet file ({str(error).splitlines()[0]}); save it again.") from None
+    are_lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    lists = [field.name for field in table.schema if any(is_list(field.type) for is_list in are_lists)]
+    if len(lists) > 1:
+        raise ValueError(f"{path} has the columns of lists {', '.join(lists)}; keep the one that holds the vectors.")
+    if lists:
+        ignored = [name for name in table.column_names if name != lists[0]]
+        notes = (f"Ignored columns of {path.name}: {', '.join(map(repr, ignored))}.",) if ignored else ()
+        return _File({lists[0]: _of_lists(path, table.column(lists[0]))}, notes=notes)
+    for field in table.schema:
+        if not pa.types.is_floating(field.type):
+            raise ValueError(
+                f"{path}: column {field.name!r} is {field.type}, not floating; leave only the vectors' columns, or put "
+                "them into one column of lists."
+            )
+    if not table.num_columns or any(column.null_count for column in table.columns):
+        raise ValueError(f"{path} has empty cells, or no columns; each row needs every number of its vector.")
+    return _File({"vectors": torch.from_numpy(np.stack([column.to_numpy() for column in table.columns], axis=1))})
+
+
+def _of_lists(path: Path, column: Any) -> Tensor:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    lengths = pc.call_function("list_value_length", [column]).to_numpy()
+    if column.null_count or not len(column) or (lengths != lengths[0]).any() or not lengths[0]:
+        odd = next((i for i, length in enumerate(lengths) if length != lengths[0] or not length), 0)
+        raise ValueError(f"{path}, row {odd}: the vector has another length than row 0, or none; all must be as long.")
+    flat = pa.concat_arrays([chunk.flatten() for chunk in column.chunks])
+    if flat.null_count or not pa.types.is_floating(flat.type):
+        raise ValueError(f"{path}: the lists must hold floating numbers, none missing; got {flat.type}.")
+    return torch.from_numpy(flat.to_numpy(zero_copy_only=False).reshape(len(column), -1).copy())
+
+
+def _check_repeats(path: Path, embeddings: Embeddings) -> None:
+    """Refuse the same scene with bitwise the same vector twice; only rows of repeated scenes are looked at."""
+    repeated = embeddings.replicates > 0
+    ids = embeddings.scenes.ids
+    rows = torch.isin(ids, ids[repeated]).nonzero()[:, 0]
+    first: dict[tuple[int, bytes], int] = {}
+    for row in rows.tolist():
+        content = embeddings.vectors[row].contiguous().view(torch.uint8).numpy().tobytes()
+        key = (int(ids[row]), hashlib.sha256(content).digest())
+        if first.setdefault(key, row) != row:
+            raise ValueError(
+                f"{path}, rows {first[key]} and {row} have the same labels ({embeddings.scenes.describe(row)}) and the "
+                "same vector; leave one out (repeats of a scene need vectors of their own)."
+            )

@@ -1,0 +1,93 @@
+"""Vectors that can't lose their scenes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from colligate.scenes.space import Scenes
+
+
+@dataclass(frozen=True, eq=False)
+class Embeddings:
+    """Vectors locked row by row to scenes, with where they came from.
+
+        vectors[i] = f(item i),    item i = a caption, picture or token scene of scenes[i]
+
+    Args:
+        vectors: one row an item; kept in its own floating dtype.
+        scenes: the scene that each row shows. A scene in several rows has replicates.
+        captions: a text for each row, shown to the reader (optional).
+        provenance: JSON-able facts: model, weights hash, preprocessing, layer, pooling, dtype, world.
+
+    Raises:
+        ValueError: rows and scenes differ in number, a vector is not finite (the message names the rows), or all
+            vectors are the same.
+
+    Example:
+        >>> from colligate.scenes.space import ConceptSpace
+        >>> scenes = ConceptSpace(color=2, shape=2).all_scenes(slots=2)
+        >>> Embeddings(torch.randn(16, 8), scenes).normalized().vectors.norm(dim=1).allclose(torch.ones(16))
+        True
+    """
+
+    vectors: Float[Tensor, "scene dim"]
+    scenes: Scenes
+    captions: Sequence[str] | None = None
+    provenance: Mapping[str, object] = field(default_factory=dict[str, object])
+
+    def __post_init__(self) -> None:
+        vectors = self.vectors
+        if vectors.ndim != 2 or not vectors.dtype.is_floating_point:
+            raise ValueError(f"Vectors must be floating [scene, dim]; got {vectors.dtype} {tuple(vectors.shape)}.")
+        if len(vectors) != len(self.scenes):
+            raise ValueError(f"{len(vectors)} vectors for {len(self.scenes)} scenes; give exactly one row for each.")
+        if self.captions is not None and len(self.captions) != len(vectors):
+            raise ValueError(f"{len(self.captions)} captions for {len(vectors)} vectors; give exactly one for each.")
+        if not len(vectors):
+            raise ValueError("There are no scenes to study; the table of scenes is empty.")
+        bad = (~torch.isfinite(vectors)).any(1).nonzero()[:, 0].tolist()
+        if bad:
+            more = f" and {len(bad) - 8} more" if len(bad) > 8 else ""
+            raise ValueError(
+                f"Vectors hold NaN or infinity in rows {', '.join(map(str, bad[:8]))}{more}; embed those again."
+            )
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    @property
+    def dim(self) -> int:
+        """Embedding width, D."""
+        return self.vectors.shape[1]
+
+    @cached_property
+    def replicates(self) -> Int[Tensor, " scene"]:
+        """Running number of each row among the rows of the same scene."""
+        ids, order = self.scenes.ids.sort(stable=True)
+        first = torch.searchsorted(ids, ids)
+        numbers = torch.empty_like(ids)
+        numbers[order] = torch.arange(len(ids)) - first
+        return numbers
+
+    def __getitem__(self, rows: Tensor | slice) -> "Embeddings":
+        """The given rows (indices, a mask or a slice), in that order."""
+        index = torch.arange(len(self))[rows]
+        captions = None if self.captions is None else [self.captions[i] for i in index.tolist()]
+        return replace(self, vectors=self.vectors[index], scenes=self.scenes[index], captions=captions)
+
+    def normalized(self) -> "Embeddings":
+        """Every vector divided by its length (in float32 or better), recorded in the provenance.
+
+        Raises:
+            ValueError: a vector has length zero; the message names the rows.
+        """
+        wide = self.vectors.to(torch.promote_types(self.vectors.dtype, torch.float32))
+        lengths = wide.norm(dim=1, keepdim=True)
+        zero = (lengths[:, 0] == 0).nonzero()[:, 0].tolist()
+        if zero:
+            raise ValueError(f"Vectors in rows {', '.join(map(str, zero[:8]))} are zero and have no direction.")
+        return replace(self, vectors=wide / lengths, provenance={**self.provenance, "normalized": True})

@@ -1,0 +1,266 @@
+"""One definition for each measure: recognition, retrieval, R2, their levels, ties and intervals.
+
+Ties. Two scores are equal when they differ by no more than a relative tolerance: `TIE` for float64, `TIE_FLOAT32` for
+float32. A tie is never a win in recognition; retrieval counts one over the number tied. Tie rates are reported.
+
+Intervals resample objects, not scenes: scenes that share an object are not independent. In each draw objects are drawn
+with replacement, and a scene weighs the product of its objects' multiplicities; fits are held fixed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+TIE = 1e-8
+"""Relative difference below which two float64 scores are tied."""
+TIE_FLOAT32 = 1e-6
+"""The same for float32 scores, whose rounding is coarser."""
+MIN_OBJECTS = 8
+"""Fewest objects that may be resampled for an interval."""
+MIN_SCENES = 20
+"""Fewest scored scenes for an interval."""
+
+
+def tie_tolerance(dtype: torch.dtype) -> float:
+    """Relative tolerance under which two scores of this type are tied."""
+    return TIE if dtype == torch.float64 else TIE_FLOAT32
+
+
+class Recognition(NamedTuple):
+    """Per scene: whether every present query scored strictly above every absent one, and whether the two were tied."""
+
+    hits: Bool[Tensor, " scene"]
+    ties: Bool[Tensor, " scene"]
+
+
+def recognise(
+    scores: Float[Tensor, "scene query"],
+    present: Bool[Tensor, "scene query"],
+    absent: Bool[Tensor, "scene query"] | None = None,
+) -> Recognition:
+    """Test whether every present query outranks every absent one, strictly.
+
+        hit(s) = min over present q of score(s, q)  >  max over absent q of score(s, q)
+
+    Args:
+        scores: one score for each scene and query.
+        present: which queries are true of the scene.
+        absent: which queries to beat; by default all that aren't present. A scene without any is a hit.
+
+    Raises:
+        ValueError: a scene has no present query.
+
+    Paper: arXiv:2605.31503, Def. 3.3 and 3.4.
+
+    Example:
+        >>> scores = torch.tensor([[2.0, 1.0, 0.0], [1.0, 1.0, 0.0]])
+        >>> recognise(scores, torch.tensor([[True, False, False]] * 2)).hits.tolist()
+        [True, False]
+    """
+    if not present.any(1).all():
+        row = int((~present.any(1)).nonzero()[0])
+        raise ValueError(f"Scene {row} has no present query among those scored; score a table that holds it.")
+    lowest = scores.masked_fill(~present, torch.inf).amin(1)
+    highest = scores.masked_fill(present if absent is None else ~absent, -torch.inf).amax(1)
+    margin = lowest - highest
+    width = tie_tolerance(scores.dtype) * torch.maximum(lowest.abs(), highest.abs())
+    tied = torch.isfinite(highest) & (margin.abs() <= width)
+    return Recognition((margin > 0) & ~tied, tied)
+
+
+class Retrieval(NamedTuple):
+    """Per query: share of the top-scoring candidates that are right, first top candidate, how many are tied on top."""
+
+    hits: Float[Tensor, "query key"]
+    top: Int[Tensor, " query"]
+    tied: Int[Tensor, " query"]
+
+
+def retrieve(
+    scores: Float[Tensor, "query candidate"],
+    targets: Int[Tensor, "query key"],
+    candidates: Int[Tensor, "candidate key"],
+) -> Retrieval:
+    """Find the best candidate of each query and say whether it is the right one.
+
+        hit(q) = |{top-scoring candidates c : key(c) = target(q)}| / |{top-scoring candidates}|
+
+    Args:
+        scores: one score for each query and candidate.
+        targets: the key wanted by each query; several columns are several notions of right, judged in one pass.
+        candidates: the key of each candidate; equal keys (replicates of one scene, or a scene and its twin) are all right.
+
+    Example:
+        >>> scores = torch.tensor([[0.0, 1.0, 1.0]])
+        >>> retrieve(scores, torch.tensor([[1]]), torch.tensor([[0], [1], [2]])).hits.item()
+        0.5
+    """
+    best, top = scores.max(1)
+    floor = best - tie_tolerance(scores.dtype) * best.abs()
+    on_top = scores >= floor[:, None]
+    tied = on_top.sum(1)
+    hits = (candidates[top] == targets).to(torch.float64)
+    rows = (tied > 1).nonzero()[:, 0]
+    for key in range(targets.shape[1] if len(rows) else 0):
+        right = candidates[None, :, key] == targets[rows, key, None]
+        hits[rows, key] = (right & on_top[rows]).sum(1).double() / tied[rows]
+    return Retrieval(hits, top, tied)
+
+
+class BagLevel(NamedTuple):
+    """Per scene: how often an ideal bag-of-concepts model recognises all objects, ties at random, and counted as misses."""
+
+    random_ties: Float[Tensor, " scene"]
+    strict: Float[Tensor, " scene"]
+
+
+def bag_of_concepts_level(
+    values_present: Sequence[Bool[Tensor, "scene value"]],
+    query_values: Int[Tensor, "query concept"],
+    present: Bool[Tensor, "scene query"],
+) -> BagLevel:
+    """Count how well a model does that knows exactly which values are present, and nothing else.
+
+    Every queried object whose values all occur in the scene is tied on top. With p objects present among t tied ones,
+    random order puts the p first with probability 1 / binomial(t, p).
+
+    Args:
+        values_present: for each concept, which of its values occur in the scene.
+        query_values: values of each queried object.
+        present: which queried objects the scene holds.
+
+    Example:
+        >>> from colligate.scenes.space import ConceptSpace
+        >>> space = ConceptSpace(color=20, shape=20)
+        >>> scenes = space.all_scenes(slots=2)[torch.arange(0, 160000, 7)]
+        >>> level = bag_of_concepts_level([scenes.contains(0), scenes.contains(1)],
+        ...     space.object_values(torch.arange(400)), scenes.contains_objects())
+        >>> round(level.random_ties.mean().item(), 2), round(level.strict.mean().item(), 2)
+        (0.25, 0.1)
+    """
+    consistent = torch.ones_like(present)
+    for concept, values in enumerate(values_present):
+        consistent &= values[:, query_values[:, concept]]
+    tied, held = consistent.sum(1).double(), present.sum(1).double()
+    log_orders = torch.lgamma(tied + 1) - torch.lgamma(held + 1) - torch.lgamma(tied - held + 1)
+    return BagLevel(torch.exp(-log_orders), (tied == held).double())
+
+
+def chance_level(present: Bool[Tensor, "scene query"]) -> Float[Tensor, " scene"]:
+    """Probability that random scores put all present queries first: 1 / binomial(queries, present).
+
+    Example:
+        >>> round(chance_level(torch.tensor([[True, True, False, False]])).item(), 4)
+        0.1667
+    """
+    total, held = torch.tensor(float(present.shape[1]), dtype=torch.float64), present.sum(1).double()
+    return torch.exp(torch.lgamma(held + 1) + torch.lgamma(total - held + 1) - torch.lgamma(total + 1))
+
+
+def rescale(value: float, bag_of_concepts: float, ceiling: float) -> float | None:
+    """Place a value between the bag-of-concepts level (0) and the probes' ceiling (1); None where they coincide.
+
+    Example:
+        >>> rescale(0.5, 0.25, 0.75)
+        0.5
+    """
+    return None if ceiling - bag_of_concepts < 1e-9 else (value - bag_of_concepts) / (ceiling - bag_of_concepts)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with its 95 % interval over objects, or the reason for having none."""
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    n: int = 0
+    objects: int = 0
+    reason: str | None = None
+
+
+class ObjectBootstrap:
+    """Intervals for statistics of scenes, by resampling the objects that occur in them.
+
+        weight of scene s in a draw = prod over slots k of (multiplicity of object s_k in the draw)
+
+    For two slots the weighted sum of outcomes is a bilinear form in the multiplicities, so a draw costs objects^2
+    whatever the number of scenes.
+
+    Args:
+        objects: object id in each slot of every scored row; negative where empty.
+        draws: number of resamplings.
+        seed: of the draws.
+
+    Example:
+        >>> from colligate.scenes.space import ConceptSpace
+        >>> scenes = ConceptSpace(color=5, shape=5).all_scenes(slots=2)
+        >>> estimate = ObjectBootstrap(scenes.objects, seed=0).mean((scenes.objects[:, 0] < 10).double())
+        >>> round(estimate.value, 2), estimate.low < 0.4 < estimate.high
+        (0.4, True)
+    """
+
+    def __init__(self, objects: Int[Tensor, "row slot"], *, draws: int = 1000, seed: int = 0) -> None:
+        self.rows, self.slots = objects.shape
+        known, dense = objects.unique(return_inverse=True)
+        self._empty = bool(len(known)) and int(known[0]) < 0
+        self.objects = len(known) - int(self._empty)
+        self._dense = dense
+        generator = torch.Generator().manual_seed(seed)
+        counts = torch.zeros(draws, max(self.objects, 1), dtype=torch.float64)
+        if self.objects:
+            drawn = torch.randint(self.objects, (draws, self.objects), generator=generator)
+            counts.scatter_add_(1, drawn, torch.ones(drawn.shape, dtype=torch.float64))
+        fixed = torch.ones(draws, int(self._empty), dtype=torch.float64)
+        self._multiplicity = torch.cat([fixed, counts], dim=1)
+
+    def mean(self, outcomes: Tensor, rows: Bool[Tensor, " row"] | None = None) -> Estimate:
+        """Mean outcome over the rows, or over those that `rows` selects, with its interval."""
+        selected = torch.ones(self.rows, dtype=torch.bool) if rows is None else rows
+        ones = selected.double()
+        return self._ratio(torch.where(selected, outcomes.double(), 0.0), ones, selected, complement=False)
+
+    def explained(
+        self, errors: Float[Tensor, " row"], totals: Float[Tensor, " row"], rows: Bool[Tensor, " row"] | None = None
+    ) -> Estimate:
+        """R2 = 1 - sum of squared errors / sum of squares around the centre, with its interval."""
+        selected = torch.ones(self.rows, dtype=torch.bool) if rows is None else rows
+        return self._ratio(
+            torch.where(selected, errors.double(), 0.0), torch.where(selected, totals.double(), 0.0), selected,
+            complement=True,
+        )
+
+    def _ratio(self, upper: Tensor, lower: Tensor, selected: Tensor, *, complement: bool) -> Estimate:
+        n = int(selected.sum())
+        objects = int((self._dense[selected].unique() >= int(self._empty)).sum())
+        total = float(lower.sum())
+        if n == 0 or total <= 0:
+            return Estimate(None, n=n, objects=objects, reason="nothing to score" if n == 0 else "no variance")
+        value = float(upper.sum()) / total
+        value = 1 - value if complement else value
+        if objects < MIN_OBJECTS or n < MIN_SCENES:
+            reason = f"no interval: {objects} objects and {n} scenes (needs {MIN_OBJECTS} and {MIN_SCENES})"
+            return Estimate(value, n=n, objects=objects, reason=reason)
+        sums = self._weighted_sums(torch.stack([upper, lower]))
+        ratios = sums[0] / sums[1].clamp(min=1e-300)
+        ratios = (1 - ratios if complement else ratios)[sums[1] > 0]
+        ends = torch.quantile(ratios, torch.tensor([0.025, 0.975], dtype=torch.float64))
+        return Estimate(value, float(ends[0]), float(ends[1]), n, objects)
+
+    def _weighted_sums(self, outcomes: Float[Tensor, "statistic row"]) -> Float[Tensor, "statistic draw"]:
+        size = self._multiplicity.shape[1]
+        if self.slots == 2 and size <= 2000:
+            pair = self._dense[:, 0] * size + self._dense[:, 1]
+            table = torch.zeros(len(outcomes), size * size, dtype=torch.float64)
+            table.index_add_(1, pair, outcomes)
+            left = self._multiplicity @ table.reshape(len(outcomes), size, size)
+            return (left * self._multiplicity).sum(-1)
+        block = max(1, 2**24 // max(self.rows, 1))
+        parts = [
+            outcomes @ chunk[:, self._dense].prod(-1).T for chunk in self._multiplicity.split(block)
+        ]
+        return torch.cat(parts, dim=1)

@@ -1,0 +1,189 @@
+"""Run records: rows of results, and the folder that a finished run leaves behind."""
+
+import csv
+import hashlib
+import io
+import json
+import os
+import platform
+import subprocess
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+SCHEMA = 1
+"""Number of the record layout; a record with another number is refused."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One measured number with what is needed to read it.
+
+    Attributes:
+        id: dotted name, listed in docs/metrics.md.
+        on: which rows were scored: all, fit or test.
+        protocol: strict or paper.
+        concept: the concept measured, where it is one.
+        objects: how many objects could be resampled for the interval.
+        coverage: fit objects / all objects, where objects were held out.
+        family: the read-out, layer or strength, where there are several.
+        seeds: number of seeds behind the value.
+        value: the number; None when it can't be given, and `reason` says why.
+        low: lower end of the 95 % interval over objects.
+        high: upper end.
+        n: number of scenes, edits or pairs scored.
+        chance: expected value for random scores.
+        bag_of_concepts: expected value for an ideal bag-of-concepts model with ties broken at random.
+        bag_of_concepts_strict: the same with a tie counted as a miss.
+        random_init: the same measurement on the same architecture with fresh weights.
+        reason: why a value, interval or level is missing.
+    """
+
+    id: str
+    on: str = "all"
+    protocol: str = "strict"
+    concept: str | None = None
+    objects: int | None = None
+    coverage: float | None = None
+    family: str | None = None
+    seeds: int | None = None
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    n: int | None = None
+    chance: float | None = None
+    bag_of_concepts: float | None = None
+    bag_of_concepts_strict: float | None = None
+    random_init: float | None = None
+    reason: str | None = None
+
+
+COLUMNS = tuple(field.name for field in fields(Row))
+_NUMBERS = {"coverage", "value", "low", "high", "chance", "bag_of_concepts", "bag_of_concepts_strict", "random_init"}
+_COUNTS = {"objects", "seeds", "n"}
+
+
+def table_bytes(rows: Iterable[Row]) -> bytes:
+    """The rows as CSV, numbers in full precision, absent ones empty."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for row in rows:
+        cells = asdict(row)
+        writer.writerow(["" if cells[name] is None else repr(cells[name]) if isinstance(cells[name], float) else
+                         cells[name] for name in COLUMNS])
+    return text.getvalue().encode()
+
+
+def read_table(path: Path) -> list[Row]:
+    """Read a `table.csv` back.
+
+    Raises:
+        ValueError: the columns aren't those of this version.
+    """
+    with path.open(newline="", encoding="utf-8") as file:
+        reader = csv.DictReader(file)
+        if tuple(reader.fieldnames or ()) != COLUMNS:
+            raise ValueError(f"{path.name} has other columns than a table of this version; run the study again.")
+        return [Row(**{name: _parse(name, cell) for name, cell in row.items()}) for row in reader]
+
+
+def _parse(name: str, cell: str) -> Any:
+    if cell == "":
+        return None
+    return float(cell) if name in _NUMBERS else int(cell) if name in _COUNTS else cell
+
+
+def with_random_init(rows: Iterable[Row], control: Iterable[Row], reason: str | None = None) -> list[Row]:
+    """The rows with the control's value of the same measurement beside each."""
+    key = ("id", "on", "protocol", "concept", "family")
+    values = {tuple(getattr(row, k) for k in key): row.value for row in control}
+    return [
+        replace(row, random_init=values.get(tuple(getattr(row, k) for k in key)), reason=row.reason or reason)
+        for row in rows
+    ]
+
+
+def write_atomic(path: Path, content: bytes) -> None:
+    """Write a file so that it is either all there or not there.
+
+    Raises:
+        OSError: the disk is full or the folder can't be written; nothing is left behind.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def content_key(facts: Mapping[str, object]) -> str:
+    """Ten hex digits that name a run by its settings and inputs."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:10]
+
+
+def environment() -> dict[str, object]:
+    """Versions, git revision and machine, for the record."""
+    packages = ("colligate", "torch", "numpy", "scipy", "scikit-learn", "transformers", "sentence-transformers",
+                "open_clip_torch")
+    versions: dict[str, str] = {"python": platform.python_version()}
+    for package in packages:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return {"versions": versions, "git": _git_revision(), "device": {"machine": platform.machine(),
+            "system": platform.system(), "cpus": os.cpu_count()}}
+
+
+def _git_revision() -> str | None:
+    here = Path(__file__).parent
+    try:
+        run = subprocess.run(["git", "-C", str(here), "describe", "--always", "--dirty"], capture_output=True,
+                             text=True, timeout=5, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return run.stdout.strip() or None
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """Read a finished run's `record.json`.
+
+    Raises:
+        ValueError: there is none, or its schema isn't this version's.
+    """
+    path = folder / "record.json"
+    if not path.is_file():
+        raise ValueError(f"{folder} holds no record.json; it isn't a finished run.")
+    record = json.loads(path.read_text(encoding="utf-8"))
+    if record.get("schema") != SCHEMA:
+        raise ValueError(f"{path} has schema {record.get('schema')!r}; this version reads {SCHEMA}. Run it again.")
+    return record
+
+
+def write_record(folder: Path, record: Mapping[str, object], rows: Iterable[Row], figures: Mapping[str, object],
+                 arrays: Mapping[str, Any]) -> None:
+    """Write a run's folder; `record.json` comes last, so that a folder with one is finished.
+
+    Args:
+        folder: where it goes.
+        record: settings, inputs, versions.
+        rows: the table.
+        figures: JSON-able points behind the report's figures.
+        arrays: name -> tensor, written as safetensors.
+    """
+    from safetensors.torch import save
+
+    write_atomic(folder / "table.csv", table_bytes(rows))
+    write_atomic(folder / "figures.json", json.dumps(figures, allow_nan=False).encode())
+    write_atomic(folder / "arrays.safetensors", save({k: v.contiguous() for k, v in arrays.items()}))
+    write_atomic(folder / "record.json", json.dumps({"schema": SCHEMA, **record}, indent=1, allow_nan=False).encode())

@@ -1,0 +1,1 @@
+"""What there is to bind: concepts, objects, scenes, worlds, and how they are divided."""

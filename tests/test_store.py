@@ -1,0 +1,231 @@
+"""The store: what is computed once is found again, whatever happens in between."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from colligate import store as store_module
+from colligate.store import Store
+
+FACTS = {"weights": "abc", "dtype": "float32"}
+
+
+def rule(rows: slice) -> torch.Tensor:
+    """Vectors that tell which row they belong to."""
+    index = torch.arange(rows.start, rows.stop, dtype=torch.float32)
+    return torch.stack([index, index**2, -index], dim=1)
+
+
+class Counting:
+    """A compute function that keeps the slices it was asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, int]] = []
+
+    def __call__(self, rows: slice) -> torch.Tensor:
+        self.asked.append((rows.start, rows.stop))
+        return rule(rows)
+
+
+def shards(root: Path) -> list[Path]:
+    return sorted(root.rglob("shard-*.safetensors"))
+
+
+@settings(max_examples=15, deadline=None)
+@given(rows=st.integers(1, 40), per_shard=st.integers(1, 17))
+def test_any_sharding_gives_the_same_vectors(
+    rows: int, per_shard: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    store = Store(tmp_path_factory.mktemp("store"), rows_per_shard=per_shard)
+    first, again = Counting(), Counting()
+    assert torch.equal(store.get_or_compute(FACTS, rows, first), rule(slice(0, rows)))
+    assert torch.equal(store.get_or_compute(FACTS, rows, again), rule(slice(0, rows)))
+    assert sum(stop - start for start, stop in first.asked) == rows
+    assert again.asked == []
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_every_dtype_comes_back_bit_for_bit(dtype: torch.dtype, tmp_path: Path) -> None:
+    store = Store(tmp_path, rows_per_shard=2)
+    fresh = store.get_or_compute(FACTS, 5, lambda rows: rule(rows).to(dtype))
+    stored = store.get_or_compute(FACTS, 5, Counting())
+    assert stored.dtype == dtype
+    assert torch.equal(stored, fresh)
+
+
+def test_any_other_fact_is_another_entry(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    folders = {
+        store.folder(FACTS, 5),
+        store.folder(FACTS, 6),
+        store.folder({**FACTS, "pooling": "mean"}, 5),
+        Store(tmp_path, rows_per_shard=3).folder(FACTS, 5),
+    }
+    assert len(folders) == 4
+    assert store.folder({"dtype": "float32", "weights": "abc"}, 5) == store.folder(FACTS, 5)
+
+
+def test_a_fact_that_is_not_json_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="not JSON serializable"):
+        Store(tmp_path).get_or_compute({"model": object()}, 3, rule)
+
+
+def test_progress_counts_stored_and_computed_rows(tmp_path: Path) -> None:
+    store = Store(tmp_path, rows_per_shard=2)
+    for _ in range(2):
+        seen: list[tuple[int, int]] = []
+        store.get_or_compute(FACTS, 5, rule, progress=lambda done, total, seen=seen: seen.append((done, total)))
+        assert seen == [(2, 5), (4, 5), (5, 5)]
+
+
+@pytest.mark.parametrize("place", ["header", "first vector", "last byte", "cut short", "emptied"])
+def test_a_broken_shard_is_found_and_computed_again(place: str, tmp_path: Path) -> None:
+    store = Store(tmp_path, rows_per_shard=2)
+    store.get_or_compute(FACTS, 6, rule)
+    path = shards(tmp_path)[1]
+    content = bytearray(path.read_bytes())
+    data = 8 + int.from_bytes(content[:8], "little")
+    if place == "cut short":
+        content = content[:-3]
+    elif place == "emptied":
+        content = bytearray()
+    else:
+        content[{"header": 0, "first vector": data, "last byte": len(content) - 1}[place]] ^= 0x10
+    path.write_bytes(bytes(content))
+    counting = Counting()
+    with pytest.warns(UserWarning, match="shard-00001.safetensors are broken"):
+        assert torch.equal(store.get_or_compute(FACTS, 6, counting), rule(slice(0, 6)))
+    assert counting.asked == [(2, 4)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        store.get_or_compute(FACTS, 6, Counting())
+
+
+def test_a_shard_in_another_shard_s_place_is_refused(tmp_path: Path) -> None:
+    store = Store(tmp_path, rows_per_shard=2)
+    store.get_or_compute(FACTS, 6, rule)
+    first, second, _ = shards(tmp_path)
+    second.write_bytes(first.read_bytes())
+    with pytest.warns(UserWarning, match="broken"):
+        assert torch.equal(store.get_or_compute(FACTS, 6, rule), rule(slice(0, 6)))
+
+
+def test_a_full_disk_is_told_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path, rows_per_shard=2)
+    writes = []
+
+    def full_at_the_second_shard(handle: int) -> None:
+        writes.append(handle)
+        if len(writes) == 3:  # meta.json, first shard, second shard
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full_at_the_second_shard)
+    with pytest.raises(OSError, match=r"^The disk that holds .* is full; free some space and run again"):
+        store.get_or_compute(FACTS, 6, rule)
+    monkeypatch.undo()
+    left = [path.name for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".lock"]
+    assert sorted(left) == ["meta.json", "shard-00000.safetensors"]
+    counting = Counting()
+    assert torch.equal(store.get_or_compute(FACTS, 6, counting), rule(slice(0, 6)))
+    assert counting.asked == [(2, 4), (4, 6)]
+
+
+def test_a_root_that_is_a_file_is_told_in_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(OSError, match="choose a store you can write to"):
+        Store(tmp_path / "file").get_or_compute(FACTS, 3, rule)
+
+
+def test_ctrl_c_leaves_the_finished_shards(tmp_path: Path) -> None:
+    store = Store(tmp_path, rows_per_shard=2)
+
+    def interrupted(rows: slice) -> torch.Tensor:
+        if rows.start == 4:
+            raise KeyboardInterrupt
+        return rule(rows)
+
+    with pytest.raises(KeyboardInterrupt):
+        store.get_or_compute(FACTS, 6, interrupted)
+    counting = Counting()
+    store.get_or_compute(FACTS, 6, counting)
+    assert counting.asked == [(4, 6)]
+
+
+def test_the_wrong_number_of_rows_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="expected 3 rows"):
+        Store(tmp_path).get_or_compute(FACTS, 3, lambda rows: torch.zeros(2, 4))
+    with pytest.raises(ValueError, match="no rows"):
+        Store(tmp_path).get_or_compute(FACTS, 0, rule)
+    with pytest.raises(ValueError, match="at least one row"):
+        Store(tmp_path, rows_per_shard=0)
+
+
+WORKER = """
+import sys, time
+from pathlib import Path
+import torch
+from colligate.store import Store
+root, log, pause = Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3])
+def compute(rows):
+    time.sleep(pause)
+    with log.open("a") as file:
+        file.write(f"{rows.start}\\n")
+    index = torch.arange(rows.start, rows.stop, dtype=torch.float32)
+    return torch.stack([index, index**2, -index], dim=1)
+vectors = Store(root, rows_per_shard=2).get_or_compute({"weights": "abc", "dtype": "float32"}, 20, compute)
+assert torch.equal(vectors[:, 0], torch.arange(20.0))
+"""
+
+
+def start(root: Path, log: Path, pause: float) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", WORKER, str(root), str(log), str(pause)])
+
+
+def computed(log: Path) -> list[int]:
+    return [int(line) for line in log.read_text().split()] if log.exists() else []
+
+
+def test_a_run_killed_midway_resumes_with_the_missing_shards(tmp_path: Path) -> None:
+    root, log = tmp_path / "store", tmp_path / "log"
+    process = start(root, log, pause=0.05)
+    deadline = time.monotonic() + 60
+    while len(shards(root)) < 3 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    kept = len(shards(root))
+    assert 3 <= kept < 10
+    counting = Counting()
+    assert torch.equal(Store(root, rows_per_shard=2).get_or_compute(FACTS, 20, counting), rule(slice(0, 20)))
+    assert [a for a, _ in counting.asked] == list(range(2 * kept, 20, 2))
+
+
+def test_two_processes_share_the_work(tmp_path: Path) -> None:
+    root, log = tmp_path / "store", tmp_path / "log"
+    processes = [start(root, log, pause=0.05) for _ in range(2)]
+    assert [process.wait() for process in processes] == [0, 0]
+    assert sorted(computed(log)) == list(range(0, 20, 2))
+    assert not list(root.rglob("*.lock"))
+
+
+def test_where_files_can_t_be_locked_it_still_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class NoLock:
+        def __init__(self, *_: object, **__: object) -> None: ...
+
+        def __enter__(self) -> None:
+            raise NotImplementedError("flock")
+
+        def __exit__(self, *_: object) -> None: ...
+
+    monkeypatch.setattr(store_module, "FileLock", NoLock)
+    assert torch.equal(Store(tmp_path).get_or_compute(FACTS, 6, rule), rule(slice(0, 6)))
