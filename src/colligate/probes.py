@@ -6,19 +6,19 @@ distribution over what is present. It sees every object, but never a scene that 
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from colligate.embeddings import Embeddings
-from colligate.fitting import Problem, minimise
+from colligate.fitting import minimise
 from colligate.measures import recognise
 from colligate.scenes.space import ConceptSpace, Scenes
 from colligate.scenes.splits import Split
 
-Protocol = Literal["strict", "paper"]
+ProtocolName = Literal["strict", "paper"]
 """`strict` chooses on validation and reports on test; `paper` does what the authors' code does."""
 
 
@@ -26,7 +26,7 @@ Protocol = Literal["strict", "paper"]
 class ProbeSettings:
     """How probes are fitted."""
 
-    protocol: Protocol = "strict"
+    protocol: ProtocolName = "strict"
     """`strict`: L-BFGS to convergence, strength chosen on validation. `paper`: Adam at 1e-2, cosine to 0, full batch."""
     penalty: float = 3e-5
     """Weight of the penalty on the scores' size (strict)."""
@@ -179,24 +179,84 @@ def soft_targets(present: Bool[Tensor, "scene query"], dtype: torch.dtype) -> Fl
     return present.to(dtype) / present.sum(1, keepdim=True)
 
 
-class SoftmaxReadouts(Problem):
-    """Stack of penalised softmax regressions that share their features, given in the features' principal axes.
+@runtime_checkable
+class ScoreLoss(Protocol):
+    """A loss on linear scores, for a stack of members; `members` index whatever the loss keeps for each."""
 
-    Member m has targets `targets[of[m]]` and shrinkage `shrinkages[m]`. Its parameters are weights divided by
+    def value(
+        self, scores: Float[Tensor, "member scene query"], members: Int[Tensor, " member"]
+    ) -> Float[Tensor, " member"]:
+        """Mean loss over scenes, in nats."""
+        ...
+
+    def gradient(
+        self, scores: Float[Tensor, "member scene query"], members: Int[Tensor, " member"]
+    ) -> Float[Tensor, "member scene query"]:
+        """Its gradient in the scores."""
+        ...
+
+
+class SoftmaxLoss:
+    """Cross-entropy of softmax scores against soft targets; member m has targets `targets[of[m]]`."""
+
+    def __init__(self, targets: Float[Tensor, "problem scene query"], of: Int[Tensor, " member"]) -> None:
+        self.targets, self.of = targets, of
+
+    def value(
+        self, scores: Float[Tensor, "member scene query"], members: Int[Tensor, " member"]
+    ) -> Float[Tensor, " member"]:
+        """Mean cross-entropy, in nats."""
+        targets = self.targets[self.of[members]]
+        return (scores.logsumexp(2) - (targets * scores).sum(2)).mean(1)
+
+    def gradient(
+        self, scores: Float[Tensor, "member scene query"], members: Int[Tensor, " member"]
+    ) -> Float[Tensor, "member scene query"]:
+        """Softmax minus targets, over the number of scenes."""
+        return (scores.softmax(2) - self.targets[self.of[members]]) / scores.shape[1]
+
+
+@dataclass(frozen=True, eq=False)
+class Axes:
+    """Principal axes of the vectors of a fit part, in which read-outs are fitted.
+
+    Attributes:
+        to_axes: maps vectors to features: the vectors in their principal axes, over the root of their variance.
+    """
+
+    to_axes: Float[Tensor, "dim axis"]
+
+    @classmethod
+    def of(cls, vectors: Float[Tensor, "scene dim"]) -> "Axes":
+        """The axes of these vectors (uncentred; read-outs have no bias, and the mean direction serves as one)."""
+        wide = vectors.double()
+        size = (wide - wide.mean(0)).square().sum(1).mean().sqrt().clamp(min=1e-12)
+        axes = torch.linalg.eigh(wide.T @ wide)[1].flip(1)[:, : min(wide.shape)]
+        return cls((axes / size).float())
+
+    def features(self, vectors: Float[Tensor, "scene dim"]) -> Float[Tensor, "scene axis"]:
+        """Vectors in these axes."""
+        return (vectors.double() @ self.to_axes.double()).float()
+
+
+class LinearReadouts:
+    """Stack of penalised linear read-outs that share their features, as a problem for `fitting.minimise`.
+
+    Member m has shrinkage `shrinkages[m]`. Its parameters are its weights divided by
     `scale = (energy + shrinkage)^-1/2`, under which the penalty is plain and the problem well conditioned.
     """
 
     def __init__(
         self,
         features: Float[Tensor, "scene axis"],
-        targets: Float[Tensor, "problem scene query"],
-        of: Int[Tensor, " member"],
+        loss: ScoreLoss,
+        queries: int,
         shrinkages: Float[Tensor, " member"],
         penalty: float,
     ) -> None:
-        self.features, self.targets, self.of, self.penalty = features, targets, of, penalty
+        self.features, self.loss, self.penalty = features, loss, penalty
         self.scale = 1 / (features.square().mean(0) + shrinkages[:, None]).sqrt()
-        self.shape = (features.shape[1], targets.shape[2])
+        self.shape = (features.shape[1], queries)
 
     def weights(
         self, parameters: Float[Tensor, "member parameter"], members: Int[Tensor, " member"]
@@ -207,7 +267,7 @@ class SoftmaxReadouts(Problem):
     def state(
         self, parameters: Float[Tensor, "member parameter"], members: Int[Tensor, " member"]
     ) -> Float[Tensor, "member scene query"]:
-        """Logits."""
+        """Scores."""
         weights = self.weights(parameters, members)
         flat = weights.permute(1, 0, 2).reshape(self.shape[0], -1)  # axis, member * query
         return (self.features @ flat).reshape(len(self.features), len(members), -1).permute(1, 0, 2)
@@ -218,15 +278,8 @@ class SoftmaxReadouts(Problem):
         parameters: Float[Tensor, "member parameter"],
         members: Int[Tensor, " member"],
     ) -> Float[Tensor, " member"]:
-        """Mean cross-entropy plus penalty."""
-        return self.cross_entropy(state, members) + 0.5 * self.penalty * parameters.square().sum(1)
-
-    def cross_entropy(
-        self, state: Float[Tensor, "member scene query"], members: Int[Tensor, " member"]
-    ) -> Float[Tensor, " member"]:
-        """Mean cross-entropy, in nats."""
-        targets = self.targets[self.of[members]]
-        return (state.logsumexp(2) - (targets * state).sum(2)).mean(1)
+        """Loss plus penalty."""
+        return self.loss.value(state, members) + 0.5 * self.penalty * parameters.square().sum(1)
 
     def gradient(
         self,
@@ -235,18 +288,15 @@ class SoftmaxReadouts(Problem):
         members: Int[Tensor, " member"],
     ) -> Float[Tensor, "member parameter"]:
         """Gradient in the scaled parameters."""
-        residual = (state.softmax(2) - self.targets[self.of[members]]) / len(self.features)
+        residual = self.loss.gradient(state, members)
         flat = residual.permute(1, 0, 2).reshape(len(self.features), -1)
         by_weight = (self.features.T @ flat).reshape(self.shape[0], len(members), -1).permute(1, 0, 2)
         return (by_weight * self.scale[members][:, :, None]).reshape(len(members), -1) + self.penalty * parameters
 
 
 def _fit_strict(vectors: Tensor, targets: dict[str, Tensor], split: Split, settings: ProbeSettings) -> _Fitted:
-    fit, validation = vectors[split.fit].double(), vectors[split.validation]
-    size = (fit - fit.mean(0)).square().sum(1).mean().sqrt().clamp(min=1e-12)
-    axes = torch.linalg.eigh(fit.T @ fit)[1].flip(1)[:, : min(fit.shape)]
-    features = (fit @ axes / size).float()
-    to_vectors = (axes / size).float()
+    axes = Axes.of(vectors[split.fit])
+    features, validation = axes.features(vectors[split.fit]), vectors[split.validation]
     names_of: dict[int, list[str]] = {}
     for name, present in targets.items():
         names_of.setdefault(present.shape[1], []).append(name)
@@ -258,12 +308,14 @@ def _fit_strict(vectors: Tensor, targets: dict[str, Tensor], split: Split, setti
         for block in _blocks(tried, stacked[0].numel()):
             of = torch.tensor([i for i, _ in block])
             shrinkages = torch.tensor([strength for _, strength in block])
-            problem = SoftmaxReadouts(features, stacked, of, shrinkages, settings.penalty)
+            problem = LinearReadouts(
+                features, SoftmaxLoss(stacked, of), stacked.shape[2], shrinkages, settings.penalty
+            )
             start = torch.zeros(len(block), features.shape[1] * stacked.shape[2])
             best = minimise(problem, start, max_steps=settings.max_steps)
             members = torch.arange(len(block))
-            matrices = problem.weights(best.parameters, members).permute(0, 2, 1) @ to_vectors.T  # member, query, dim
-            entropies = problem.cross_entropy(problem.state(best.parameters, members), members).tolist()
+            matrices = problem.weights(best.parameters, members).permute(0, 2, 1) @ axes.to_axes.T  # member, query, dim
+            entropies = problem.loss.value(problem.state(best.parameters, members), members).tolist()
             for m, (i, strength) in enumerate(block):
                 merit = _merit(validation.float() @ matrices[m].T, targets[names[i]][split.validation])
                 found.setdefault(i, []).append((merit, strength, matrices[m], entropies[m], int(best.steps[m])))

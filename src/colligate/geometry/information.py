@@ -1,0 +1,261 @@
+"""How much does a vector tell about which values go together, beyond which values there are? In bits.
+
+Let F be which values are present and Y the unordered set of objects. A read-out gives every object a score; the score
+of a set of objects is the sum over its members, and probabilities are taken only among the sets that agree with F:
+
+    p(Y | F, z) ~ p(Y | F) exp(temperature * sum over o in Y of score(o, z)),     p(Y | F) counted in the scenes
+
+    information  I(Y; Z | F)  >=  H(Y | F) - CE(Y | F, Z)        ratio = that / H(Y | F)
+
+The bound holds for any read-out. It is 0 for a bag of concepts and 1 for vectors that tell all. Two objects that differ
+in two concepts leave two sets, the scene and its swap: one bit.
+
+Idea: arXiv:2606.03976.   Differs: theirs subtracts two cross-entropies fitted apart, which is not a bound.
+"""
+
+from dataclasses import dataclass
+from math import log
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from colligate.embeddings import Embeddings
+from colligate.fitting import minimise
+from colligate.probes import Axes, LinearReadouts
+from colligate.scenes.space import ConceptSpace, Scenes
+from colligate.scenes.splits import Split
+
+BIT = log(2)
+TEMPERATURES = (0.0, *(2.0 ** (k / 2) for k in range(-12, 5)))
+"""Tried on the validation part; 0 ignores the vector and gives the entropy itself."""
+
+
+@dataclass(frozen=True, eq=False)
+class Alternatives:
+    """For each scene, the sets of objects that agree with its values, its own first.
+
+    Attributes:
+        objects: object ids of every alternative; -1 where a set is smaller or there are fewer alternatives.
+        log_prior: log p(Y | F) in nats, -inf where there are fewer alternatives.
+    """
+
+    objects: Int[Tensor, "scene alternative slot"]
+    log_prior: Float[Tensor, "scene alternative"]
+
+    @property
+    def entropy(self) -> Float[Tensor, " scene"]:
+        """-log2 p(Y | F) of each scene's own set; its mean is H(Y | F)."""
+        return -self.log_prior[:, 0] / BIT
+
+    def __getitem__(self, rows: Tensor) -> "Alternatives":
+        """Those of the given rows."""
+        return Alternatives(self.objects[rows], self.log_prior[rows])
+
+
+def alternatives(scenes: Scenes) -> Alternatives:
+    """List the sets of objects that occur among the scenes with the same values present, and count them.
+
+    Example:
+        >>> both = alternatives(ConceptSpace(color=2, shape=2).all_scenes(slots=2))
+        >>> both.objects[3].tolist(), round(both.entropy[3].item(), 3)
+        ([[3, 0], [2, 1]], 1.0)
+    """
+    sets, of_scene, counts = scenes.unordered_ids.unique(return_inverse=True, return_counts=True)
+    example = torch.zeros(len(sets), dtype=torch.int64)
+    example[of_scene] = torch.arange(len(scenes))
+    objects = scenes.objects[example].sort(dim=1, descending=True).values  # set, slot
+    facts = scenes.value_sets[example]
+    order = facts.argsort(stable=True)
+    _, sizes = facts[order].unique_consecutive(return_counts=True)
+    starts = sizes.cumsum(0) - sizes
+    place = torch.empty_like(order)
+    place[order] = torch.arange(len(order))
+    group = torch.repeat_interleave(torch.arange(len(sizes)), sizes)[place]  # of each set
+    width = int(sizes.max())
+    own = place - starts[group]  # position of each set among those of its values
+    offsets = (own[of_scene, None] + torch.arange(width)) % sizes[group[of_scene], None]
+    chosen = order[starts[group[of_scene], None] + offsets]  # scene, alternative
+    exists = torch.arange(width) < sizes[group[of_scene], None]
+    totals = torch.zeros(len(sizes), dtype=torch.float64).index_add_(0, group, counts.double())
+    prior = counts[chosen].double() / totals[group[of_scene], None]
+    return Alternatives(
+        torch.where(exists[..., None], objects[chosen], -1), torch.where(exists, prior.log(), -torch.inf)
+    )
+
+
+def _set_scores(scores: Float[Tensor, "*member scene object"], objects: Tensor) -> Float[Tensor, "*member scene set"]:
+    """Sum of the objects' scores for every alternative."""
+    width, slots = objects.shape[1:]
+    index = objects.clamp(min=0).flatten(1).expand(*scores.shape[:-1], -1)
+    picked = scores.gather(-1, index).unflatten(-1, (width, slots))
+    return (picked * (objects >= 0)).sum(-1)
+
+
+@dataclass(frozen=True)
+class LinearScores:
+    """Score of an object: a linear function of the vector, one for each object."""
+
+    name: str = "linear"
+
+    def queries(self, space: ConceptSpace) -> int:
+        """Number of linear functions of the vector that it needs."""
+        return space.num_objects
+
+    def scores(self, read: Float[Tensor, "*rows query"], space: ConceptSpace) -> Float[Tensor, "*rows object"]:
+        """Scores of all objects."""
+        return read
+
+
+@dataclass(frozen=True)
+class QuadraticScores:
+    """Score of an object: linear, plus a product over concepts of linear functions shared by all objects with a value.
+
+        score(o, z) = w[o] . z + sum_r prod_c (u[c, o_c, r] . z)
+
+    Attributes:
+        rank: number of terms r.
+    """
+
+    rank: int = 8
+    name: str = "quadratic"
+
+    def queries(self, space: ConceptSpace) -> int:
+        """Number of linear functions of the vector that it needs."""
+        return space.num_objects + self.rank * sum(space.sizes)
+
+    def scores(self, read: Float[Tensor, "*rows query"], space: ConceptSpace) -> Float[Tensor, "*rows object"]:
+        """Scores of all objects."""
+        linear, factors = read[..., : space.num_objects], read[..., space.num_objects :]
+        by_value = factors.unflatten(-1, (sum(space.sizes), self.rank)).split(list(space.sizes), dim=-2)
+        product = by_value[0]
+        for factor in by_value[1:]:
+            product = (product[..., :, None, :] * factor[..., None, :, :]).flatten(-3, -2)
+        return linear + product.sum(-1)
+
+
+Scores = LinearScores | QuadraticScores
+
+
+class _SetLoss:
+    """Cross-entropy of the true set among its alternatives."""
+
+    def __init__(self, form: Scores, space: ConceptSpace, sets: Alternatives) -> None:
+        self.form, self.space, self.sets = form, space, sets
+
+    def value(
+        self, scores: Float[Tensor, "member scene query"], members: Int[Tensor, " member"]
+    ) -> Float[Tensor, " member"]:
+        """Mean over scenes, in nats."""
+        return _cross_entropy(self.form.scores(scores, self.space), self.sets).mean(-1)
+
+    def gradient(
+        self, scores: Float[Tensor, "member scene query"], members: Int[Tensor, " member"]
+    ) -> Float[Tensor, "member scene query"]:
+        """Gradient in the scores."""
+        leaf = scores.detach().requires_grad_()
+        with torch.enable_grad():
+            total = self.value(leaf, members).sum()
+        return torch.autograd.grad(total, leaf)[0]
+
+
+def _cross_entropy(scores: Tensor, sets: Alternatives, temperature: float = 1.0) -> Tensor:
+    logits = temperature * _set_scores(scores, sets.objects) + sets.log_prior.to(scores.dtype)
+    return logits.logsumexp(-1) - logits[..., 0]
+
+
+class Information(NamedTuple):
+    """Per scored scene, in bits: what there was to tell, and what the read-out left untold."""
+
+    entropy: Float[Tensor, " scene"]
+    left: Float[Tensor, " scene"]
+    rows: Int[Tensor, " scene"]
+
+    @property
+    def bits(self) -> float:
+        """H(Y | F) - CE(Y | F, Z)."""
+        return float((self.entropy - self.left).mean())
+
+    @property
+    def ratio(self) -> float:
+        """The same over H(Y | F)."""
+        return float((self.entropy - self.left).sum() / self.entropy.sum())
+
+
+def binding_information(
+    embeddings: Embeddings,
+    split: Split,
+    form: Scores | None = None,
+    *,
+    shrinkages: tuple[float, ...] = (1e-8, 1e-5, 1e-2),
+    penalties: tuple[float, ...] = (1e-4, 1e-2),
+    max_steps: int = 150,
+    seed: int = 0,
+) -> Information:
+    """Bound the information that vectors carry about which values go together.
+
+    Fitted on the fit part by L-BFGS; shrinkage, penalty and temperature are chosen on the validation part, the bound
+    is taken on the test part.
+
+    Args:
+        embeddings: vectors and scenes; scenes whose values leave nothing to tell count with zero bits.
+        split: parts.
+        form: `LinearScores()` (default) or `QuadraticScores()`.
+        shrinkages: tried, as for probes.
+        penalties: tried.
+        max_steps: most L-BFGS steps.
+        seed: of the quadratic form's starting point.
+
+    Raises:
+        ValueError: no scene leaves anything to tell (fewer than two objects or concepts that differ).
+
+    Example:
+        >>> from colligate.binding import no_binding, object_product
+        >>> from colligate.scenes.splits import ByScene
+        >>> scenes = ConceptSpace(color=6, shape=4).all_scenes(slots=2)
+        >>> split = ByScene().split(scenes, seed=0)
+        >>> for rule in (no_binding, object_product):
+        ...     embeddings = Embeddings(rule(scenes.space, 2, 64)(scenes.values), scenes)
+        ...     print(round(abs(binding_information(embeddings, split).ratio), 1))
+        0.0
+        1.0
+    """
+    form = form or LinearScores()
+    scenes = embeddings.scenes
+    sets = alternatives(scenes)
+    told = (sets.entropy > 0).nonzero()[:, 0]
+    fit, validation = (_both(rows, told) for rows in (split.fit, split.validation))
+    if not len(fit) or not len(_both(split.test, told)):
+        raise ValueError(
+            "Which values are present already tells the objects of every scene, so there is no binding to measure; "
+            "use scenes of two or more objects that differ in two or more concepts."
+        )
+    axes = Axes.of(embeddings.vectors[split.fit])
+    features = axes.features(embeddings.vectors)
+    best: tuple[float, float, Tensor] | None = None
+    for penalty in penalties:
+        problem = LinearReadouts(
+            features[fit], _SetLoss(form, scenes.space, sets[fit]), form.queries(scenes.space),
+            torch.tensor(shrinkages), penalty,
+        )
+        generator = torch.Generator().manual_seed(seed)
+        start = torch.zeros(len(shrinkages), features.shape[1], form.queries(scenes.space))
+        products = start[:, :, scenes.space.num_objects :]
+        products.copy_(torch.randn(products.shape, generator=generator) * (0.1 / features.shape[1] ** 0.5))
+        found = minimise(problem, start.flatten(1), max_steps=max_steps)
+        for weights in problem.weights(found.parameters, torch.arange(len(shrinkages))):
+            scores = form.scores(features[validation] @ weights, scenes.space)
+            for temperature in TEMPERATURES:
+                loss = float(_cross_entropy(scores, sets[validation], temperature).mean())
+                if best is None or loss < best[0]:
+                    best = loss, temperature, weights
+    assert best is not None
+    rows = split.test
+    scores = form.scores(features[rows] @ best[2], scenes.space)
+    left = _cross_entropy(scores, sets[rows], best[1]).double() / BIT
+    return Information(sets.entropy[rows], left, rows)
+
+
+def _both(rows: Int[Tensor, " row"], told: Int[Tensor, " told"]) -> Int[Tensor, " both"]:
+    return rows[torch.isin(rows, told)]

@@ -1,0 +1,359 @@
+"""Edit a vector so that it shows another scene, or take components out of it, and see what is left.
+
+An edit adds the difference of two components: z = x(s) + strength (u[new] - u[old]). Its score against every scene is
+then a sum of three rows of numbers that are computed once, so thousands of edits of one scene cost no matrix product.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from colligate.embeddings import Embeddings
+from colligate.geometry.components import Decomposition
+from colligate.measures import retrieve
+from colligate.scenes.space import Scenes
+
+BLOCK_BYTES = 2**28
+"""Memory that a block of scores may take."""
+
+
+@dataclass(frozen=True, eq=False)
+class Edits:
+    """Which scene is edited, in which slot, and which scene it should become.
+
+    Attributes:
+        scenes: all scenes of the set.
+        base: row of the scene that is edited.
+        slot: slot that is edited.
+        target: row of the scene that it should become.
+    """
+
+    scenes: Scenes
+    base: Int[Tensor, " edit"]
+    slot: Int[Tensor, " edit"]
+    target: Int[Tensor, " edit"]
+
+    def __len__(self) -> int:
+        return len(self.base)
+
+    @cached_property
+    def shared(self) -> Bool[Tensor, "edit concept"]:
+        """For each concept, whether two objects of the base scene share its value."""
+        concepts = range(self.scenes.space.num_concepts)
+        return torch.stack([self.scenes.shares(c) for c in concepts], dim=1)[self.base]
+
+    def within(self, rows: Int[Tensor, " row"]) -> "Edits":
+        """The edits whose base and target both stand in the given rows."""
+        inside = torch.zeros(len(self.scenes), dtype=torch.bool)
+        inside[rows] = True
+        return self.select((inside[self.base] & inside[self.target]).nonzero()[:, 0])
+
+    def select(self, edits: Int[Tensor, " chosen"]) -> "Edits":
+        """Some of the edits."""
+        return Edits(self.scenes, self.base[edits], self.slot[edits], self.target[edits])
+
+    def draw(self, budget: int, seed: int) -> "Edits":
+        """A seeded choice of at most `budget` edits, in order."""
+        if len(self) <= budget:
+            return self
+        generator = torch.Generator().manual_seed(seed)
+        return self.select(torch.randperm(len(self), generator=generator)[:budget].sort().values)
+
+
+def concept_edits(scenes: Scenes, concept: int) -> Edits:
+    """Every change of one concept's value in one slot whose resulting scene exists.
+
+    Example:
+        >>> from colligate.scenes.space import ConceptSpace
+        >>> len(concept_edits(ConceptSpace(color=3, shape=2).all_scenes(slots=2), concept=0))
+        144
+    """
+    size = scenes.space.sizes[concept]
+    return _edits(scenes, [scenes.values.new_tensor([v]) for v in range(size)], [concept])
+
+
+def object_edits(scenes: Scenes, *, budget: int = 20_000, seed: int = 0) -> Edits:
+    """Exchange of a whole object, every concept's value changed, whose resulting scene exists; a seeded choice of them.
+
+    Example:
+        >>> from colligate.scenes.space import ConceptSpace
+        >>> len(object_edits(ConceptSpace(color=3, shape=2).all_scenes(slots=2)))
+        144
+    """
+    space = scenes.space
+    per_object = max(1, len(scenes) * scenes.slots)
+    objects = torch.arange(space.num_objects)
+    if per_object * space.num_objects > 50 * budget:
+        keep = max(1, 50 * budget // per_object)
+        objects = torch.randperm(space.num_objects, generator=torch.Generator().manual_seed(seed))[:keep]
+    values = space.object_values(objects)
+    return _edits(scenes, list(values), list(range(space.num_concepts))).draw(budget, seed)
+
+
+def _edits(scenes: Scenes, new_values: list[Tensor], concepts: list[int]) -> Edits:
+    """All replacements of the given concepts by each of the given values, where every one of them changes."""
+    base, slots, targets = [], [], []
+    for slot in range(scenes.slots):
+        held = scenes.values[:, slot]
+        for new in new_values:
+            rows = (scenes.filled[:, slot] & (held[:, concepts] != new).all(1)).nonzero()[:, 0]
+            changed = held[rows].clone()
+            changed[:, concepts] = new
+            target = scenes.rows_of(scenes[rows].replace(slot, changed))
+            exists = target >= 0
+            base.append(rows[exists])
+            slots.append(torch.full_like(rows[exists], slot))
+            targets.append(target[exists])
+    edits = Edits(scenes, torch.cat(base), torch.cat(slots), torch.cat(targets))
+    return edits.select(torch.argsort(edits.base, stable=True))
+
+
+@dataclass(frozen=True, eq=False)
+class Editor:
+    """How an edit moves a vector: by the difference of two components.
+
+        z = x(s) + strength * d,    d = sum over the parts of the edited slot of u[new] - u[old]
+
+    With `orthogonal`, d loses its part along the components of the other objects, so that it can't change them.
+
+    Attributes:
+        decomposition: where the components come from.
+        strength: 1 is the paper's.
+        orthogonal: whether to spare the other objects.
+
+    Paper: arXiv:2605.31503, Sec. 4 (replacement).
+    """
+
+    decomposition: Decomposition
+    strength: float = 1.0
+    orthogonal: bool = False
+
+    def moves(self, edits: Edits) -> tuple[Int[Tensor, "edit part"], Float[Tensor, "edit part"]]:
+        """Components that an edit adds, and how much of each."""
+        design, components = self.decomposition.design, self.decomposition.components
+        rows = torch.arange(len(edits))
+        before = design.columns(edits.scenes[edits.base])
+        old, new = before[rows, edits.slot], design.columns(edits.scenes[edits.target])[rows, edits.slot]
+        columns, weights = torch.cat([new, old], dim=1), torch.ones(len(edits), 2 * old.shape[1], dtype=torch.float64)
+        weights[:, old.shape[1] :] = -1
+        if self.orthogonal:
+            difference = (components[columns] * weights[..., None]).sum(1)
+            others = before.clone()
+            others[rows, edits.slot] = -1
+            others = others.flatten(1)
+            spared = (components[others.clamp(min=0)] * (others >= 0)[..., None]).sum(1)
+            share = (difference * spared).sum(1) / spared.square().sum(1).clamp(min=1e-30)
+            columns = torch.cat([columns, others.clamp(min=0)], dim=1)
+            weights = torch.cat([weights, -share[:, None] * (others >= 0)], dim=1)
+        return columns, self.strength * weights
+
+    def apply(self, embeddings: Embeddings, edits: Edits) -> Float[Tensor, "edit dim"]:
+        """The edited vectors.
+
+        Raises:
+            ValueError: an edit needs a component that the fit part never showed.
+        """
+        columns, weights = self.moves(edits)
+        moved = embeddings.vectors[edits.base].double()
+        for column, weight in zip(columns.unbind(1), weights.unbind(1), strict=True):
+            moved += weight[:, None] * self.decomposition.components[column]
+        if not torch.isfinite(moved).all():
+            unknown = (~torch.isfinite(self.decomposition.components)).any(1).nonzero()[:, 0].tolist()
+            named = self.decomposition.design.describe(unknown[0])
+            raise ValueError(f"The fit part never shows {named}, so no edit can use it; fit on more scenes.")
+        return moved
+
+
+@dataclass(frozen=True, eq=False)
+class EditOutcomes:
+    """What came out of each edit.
+
+    Attributes:
+        hits: share of the nearest scenes that are the target (1 unless tied).
+        hits_up_to_order: the same with the target's objects in any slots.
+        nearest: row of the nearest scene.
+        ties: how many scenes are tied as nearest.
+    """
+
+    hits: Float[Tensor, " edit"]
+    hits_up_to_order: Float[Tensor, " edit"]
+    nearest: Int[Tensor, " edit"]
+    ties: Int[Tensor, " edit"]
+
+
+def retrieve_edits(embeddings: Embeddings, edits: Edits, editors: Mapping[str, Editor]) -> dict[str, EditOutcomes]:
+    """For each way of editing, the scene nearest by cosine to every edited vector, among all scenes of the set.
+
+    Scores are taken in float64: those of x(s) against all scenes once, then plus those of the components.
+
+    Example:
+        >>> from colligate.binding import object_table
+        >>> from colligate.geometry.components import decompose
+        >>> from colligate.scenes.space import ConceptSpace
+        >>> scenes = ConceptSpace(color=3, shape=2).all_scenes(slots=2)
+        >>> embeddings = Embeddings(object_table(scenes.space, 2, 32, positions="own")(scenes.values), scenes)
+        >>> editor = Editor(decompose(embeddings, parts="object", positions=True))
+        >>> out = retrieve_edits(embeddings, concept_edits(scenes, 0), {"avg+pos": editor})
+        >>> out["avg+pos"].hits.mean().item()
+        1.0
+    """
+    vectors = embeddings.vectors.double()
+    directions = torch.nn.functional.normalize(vectors, dim=1)
+    scenes = embeddings.scenes
+    keys = torch.stack([scenes.ids, scenes.unordered_ids], dim=1)
+    prepared = {
+        name: (*editor.moves(edits), editor.decomposition.components @ directions.T) for name, editor in editors.items()
+    }
+    parts: dict[str, list[EditOutcomes]] = {name: [] for name in editors}
+    step = max(64, BLOCK_BYTES // (8 * max(len(scenes), 1)))
+    for start in range(0, len(edits), step):
+        block = slice(start, start + step)
+        bases, place = edits.base[block].unique(return_inverse=True)
+        from_base = vectors[bases] @ directions.T
+        targets = keys[edits.target[block]]
+        for name, (columns, weights, from_parts) in prepared.items():
+            scores = from_base[place]
+            for column, weight in zip(columns[block].unbind(1), weights[block].unbind(1), strict=True):
+                scores.addcmul_(weight[:, None], from_parts[column])
+            found = retrieve(scores, targets, keys)
+            parts[name].append(EditOutcomes(found.hits[:, 0], found.hits[:, 1], found.top, found.tied))
+    return {
+        name: EditOutcomes(
+            torch.cat([p.hits for p in found]) if found else torch.zeros(0, dtype=torch.float64),
+            torch.cat([p.hits_up_to_order for p in found]) if found else torch.zeros(0, dtype=torch.float64),
+            torch.cat([p.nearest for p in found]) if found else torch.zeros(0, dtype=torch.int64),
+            torch.cat([p.ties for p in found]) if found else torch.zeros(0, dtype=torch.int64),
+        )
+        for name, found in parts.items()
+    }
+
+
+MISSES = ("base", "twin", "other_object", "both_objects", "elsewhere")
+"""Where a missed edit lands: unchanged; the target in another order; the change on another object; on all; elsewhere."""
+
+
+def classify_misses(edits: Edits, nearest: Int[Tensor, " edit"]) -> Int[Tensor, " edit"]:
+    """Index into `MISSES` for every edit that did not reach its target, -1 for those that did."""
+    scenes = edits.scenes
+    landed, base, target = scenes.ids[nearest], scenes.ids[edits.base], scenes.ids[edits.target]
+    rows = torch.arange(len(edits))
+    old, new = scenes.values[edits.base], scenes.values[edits.target]
+    wanted = new[rows, edits.slot]
+    changed = wanted != old[rows, edits.slot]
+    kinds = torch.full((len(edits),), MISSES.index("elsewhere"))
+    everywhere = torch.where((changed[:, None] & scenes.filled[edits.base][..., None]), wanted[:, None], old)
+    kinds[landed == Scenes(scenes.space, everywhere).ids] = MISSES.index("both_objects")
+    for slot in range(scenes.slots):
+        other = scenes.filled[edits.base, slot] & (edits.slot != slot)
+        moved = old.clone()
+        moved[:, slot] = torch.where(changed, wanted, old[:, slot])
+        moved = torch.where(other[:, None, None], moved, old)
+        kinds[other & (landed == Scenes(scenes.space, moved).ids)] = MISSES.index("other_object")
+    kinds[scenes.unordered_ids[nearest] == scenes.unordered_ids[edits.target]] = MISSES.index("twin")
+    kinds[landed == base] = MISSES.index("base")
+    kinds[landed == target] = -1
+    return kinds
+
+
+@dataclass(frozen=True, eq=False)
+class Interference:
+    """How an edit's error lies along the components involved, one number for each edit.
+
+    With e = z - x(target), d the change that was made and w the component of the other objects:
+
+    Attributes:
+        overshoot: (e . d) / |d|^2; positive where the edit goes too far, as when two objects share the value that it
+            takes away and the vector holds less than two doses of it.
+        other_value: (e . w) / |w|^2; negative where the other objects lost part of what they are.
+        explained: share of |e|^2 that lies in the plane of d and w.
+    """
+
+    overshoot: Float[Tensor, " edit"]
+    other_value: Float[Tensor, " edit"]
+    explained: Float[Tensor, " edit"]
+
+
+def interference(embeddings: Embeddings, edits: Edits, editor: Editor) -> Interference:
+    """Say along which component the error of an edit lies.
+
+    Example:
+        >>> from colligate.binding import object_table
+        >>> from colligate.geometry.components import decompose
+        >>> from colligate.scenes.space import ConceptSpace
+        >>> scenes = ConceptSpace(color=3, shape=2).all_scenes(slots=2)
+        >>> embeddings = Embeddings(object_table(scenes.space, 2, 32, positions="own")(scenes.values), scenes)
+        >>> editor = Editor(decompose(embeddings, parts="object", positions=True))
+        >>> interference(embeddings, concept_edits(scenes, 0), editor).overshoot.abs().max().item() < 1e-9
+        True
+    """
+    components, design = editor.decomposition.components, editor.decomposition.design
+    edited = editor.apply(embeddings, edits)
+    change = edited - embeddings.vectors[edits.base].double()
+    error = edited - embeddings.vectors[edits.target].double()
+    others = design.columns(edits.scenes[edits.base])
+    others[torch.arange(len(edits)), edits.slot] = -1
+    others = others.flatten(1)
+    kept = (components[others.clamp(min=0)] * (others >= 0)[..., None]).sum(1)
+
+    def along(direction: Tensor) -> Tensor:
+        return (error * direction).sum(1) / direction.square().sum(1).clamp(min=1e-30)
+
+    plane = torch.linalg.qr(torch.stack([change, kept], dim=2))[0]
+    inside = (plane.transpose(1, 2) @ error[..., None]).square().sum((1, 2))
+    return Interference(along(change), along(kept), inside / error.square().sum(1).clamp(min=1e-30))
+
+
+def remove(
+    embeddings: Embeddings, decomposition: Decomposition, permuted: Scenes | None = None
+) -> Embeddings:
+    """Subtract every scene's components; the mean stays.
+
+        residual(s) = x(s) - sum of the components of s        (or of permuted[s], the control)
+
+    Args:
+        embeddings: what to subtract from.
+        decomposition: the components, fitted on true identities.
+        permuted: scenes under other names, whose components are subtracted instead. Looking true components up under
+            wrong names removes as much, but not what is there; refitting on wrong names would span the same space.
+
+    Paper: arXiv:2605.31503, Table 5.
+    """
+    scenes = embeddings.scenes if permuted is None else permuted
+    left = embeddings.vectors.double() - decomposition.sum_of_parts(scenes)
+    return Embeddings(
+        left.to(embeddings.vectors.dtype), embeddings.scenes, embeddings.captions,
+        {**embeddings.provenance, "removed": decomposition.design.name, "permuted": permuted is not None},
+    )
+
+
+def permute_names(scenes: Scenes, parts: str, seed: int) -> Scenes:
+    """The scenes under one fixed permutation of object ids, or of each concept's values, that leaves none in place.
+
+    Example:
+        >>> from colligate.scenes.space import ConceptSpace
+        >>> scenes = ConceptSpace(color=3, shape=2).all_scenes(slots=2)
+        >>> bool((permute_names(scenes, "object", seed=0).objects == scenes.objects).any())
+        False
+    """
+    generator = torch.Generator().manual_seed(seed)
+    if parts == "object":
+        names = _derangement(scenes.space.num_objects, generator)
+        return scenes.space.scenes(torch.where(scenes.filled, names[scenes.objects.clamp(min=0)], -1))
+    values = scenes.values.clone()
+    for concept, size in enumerate(scenes.space.sizes):
+        names = _derangement(size, generator)
+        held = scenes.values[..., concept]
+        values[..., concept] = torch.where(held >= 0, names[held.clamp(min=0)], held)
+    return Scenes(scenes.space, values)
+
+
+def _derangement(size: int, generator: torch.Generator) -> Int[Tensor, " value"]:
+    """One random cycle through all values, so that none keeps its name (unless there is only one)."""
+    order = torch.randperm(size, generator=generator)
+    names = torch.empty(size, dtype=torch.int64)
+    names[order] = order.roll(-1)
+    return names
