@@ -111,6 +111,32 @@ def retrieve(
     return Retrieval(hits, top, tied)
 
 
+def retrieve_vectors(
+    queries: Float[Tensor, "query dim"],
+    candidates: Float[Tensor, "candidate dim"],
+    targets: Int[Tensor, "query key"],
+    keys: Int[Tensor, "candidate key"],
+    *,
+    block_bytes: int = 2**28,
+) -> Retrieval:
+    """`retrieve` by cosine, in float64 and in blocks of queries, never all scores at once.
+
+    Example:
+        >>> key = torch.arange(3)[:, None]
+        >>> retrieve_vectors(2 * torch.eye(3), torch.eye(3), key, key).hits.mean().item()
+        1.0
+    """
+    directions = torch.nn.functional.normalize(candidates.double(), dim=1)
+    step = max(64, block_bytes // (8 * max(len(candidates), 1)))
+    found = [
+        retrieve(queries[i : i + step].double() @ directions.T, targets[i : i + step], keys)
+        for i in range(0, len(queries), step)
+    ]
+    if not found:
+        return Retrieval(torch.zeros(0, targets.shape[1], dtype=torch.float64), targets[:, 0], targets[:, 0])
+    return Retrieval(*(torch.cat(part) for part in zip(*found, strict=True)))
+
+
 class BagLevel(NamedTuple):
     """Per scene: how often an ideal bag-of-concepts model recognises all objects, ties at random, and counted as misses."""
 

@@ -1,0 +1,208 @@
+"""Embedders: anything that turns captions, pictures or scenes into vectors, and the names they load by.
+
+sbert:all-MiniLM-L6-v2            a sentence embedder: the packaged MiniLM, a hub id or a folder
+hf:openai/clip-vit-base-patch32   CLIP, SigLIP, DINOv2 through transformers: a hub id or a folder
+open_clip:ViT-B-32/TAG            OpenCLIP: a pretrained tag, a checkpoint file or a folder
+oracle:no-binding                 an embedder whose answer is known
+package.module:factory            your own: a function that gives a tower, a model or a dict of towers
+"""
+
+import importlib
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from colligate.embedders.controls import NoControl as NoControl
+from colligate.embedders.controls import random_init as random_init
+from colligate.embedders.inspection import Finding as Finding
+from colligate.embedders.inspection import check_model as check_model
+from colligate.embedders.oracles import Oracle as Oracle
+from colligate.embedders.towers import KINDS as KINDS
+from colligate.embedders.towers import LoadOptions as LoadOptions
+from colligate.embedders.towers import Model as Model
+from colligate.embedders.towers import NetworkTower as NetworkTower
+from colligate.embedders.towers import Tower as Tower
+from colligate.embeddings import Embeddings
+from colligate.scenes.worlds import World
+from colligate.store import Progress, Store
+
+PREFIXES = {
+    "sbert": "colligate.embedders.sentence_transformers",
+    "hf": "colligate.embedders.transformers",
+    "open_clip": "colligate.embedders.open_clip",
+    "oracle": "colligate.embedders.oracles",
+}
+"""Prefix of a name -> the module whose `load(rest, options)` reads it; imported when first used."""
+
+
+def load_model(
+    name: str,
+    *,
+    device: str = "auto",
+    dtype: str = "float32",
+    layer: int | None = None,
+    pooling: str | None = None,
+    normalize: bool = False,
+    offline: bool = True,
+) -> Model:
+    """Load an embedder by its name.
+
+    Args:
+        name: a prefix and what it reads (see the top of this module), or `package.module:factory`.
+        device: auto (a GPU if there is one), cpu, cuda, mps.
+        dtype: precision of the network.
+        layer: layer to read, 0 for the input embeddings, negative from the end; None for the model's own output.
+        pooling: how tokens become one vector; None for the model's own way; `picture=cls,text=last` for each tower.
+        normalize: divide every vector by its length; raw vectors are the default.
+        offline: use only what is on this machine; False lets model libraries download.
+
+    Raises:
+        ValueError: the name, layer, pooling, dtype or device does not exist.
+        FileNotFoundError: the weights are not on this machine; the message says what to fetch and where to put it.
+        ImportError: a library is missing; the message says which extra to install.
+
+    Example:
+        >>> load_model("oracle:no-binding:64").towers["scene"].dim
+        64
+    """
+    options = LoadOptions(
+        device=device, dtype=dtype, layer=layer, pooling=pooling, normalize=normalize, offline=offline
+    )
+    prefix, colon, rest = name.partition(":")
+    if prefix in PREFIXES and rest:
+        load = cast("Callable[[str, LoadOptions], Model]", importlib.import_module(PREFIXES[prefix]).load)
+        return load(rest, options)
+    if not (colon and prefix and rest) or prefix in PREFIXES:
+        known = ", ".join(f"{prefix}:..." for prefix in PREFIXES)
+        raise ValueError(f"{name!r} names no embedder; write one of {known} or package.module:factory.")
+    if layer is not None or pooling is not None or normalize:
+        raise ValueError(f"{name} is your own embedder: choose its layer, pooling and normalisation in the factory.")
+    return _from_factory(name, prefix, rest)
+
+
+def _from_factory(name: str, module: str, factory: str) -> Model:
+    """Call the user's function and name what it gives."""
+    here = str(Path.cwd())
+    sys.path.insert(0, here)
+    try:
+        found: Any = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise  # the user's module is there and lacks one of its own imports
+        raise ValueError(f"There is no module {module!r} to load {name} from, looked for in {here} too.") from error
+    finally:
+        sys.path.remove(here)
+    if not callable(getattr(found, factory, None)):
+        raise ValueError(f"Module {module!r} has no function {factory!r}; {name} must name one without arguments.")
+    given = getattr(found, factory)()
+    if isinstance(given, Model):
+        return given
+    towers = given if isinstance(given, Mapping) else {getattr(given, "kind", None): given}
+    for kind, tower in towers.items():
+        if kind not in KINDS or not callable(getattr(tower, "embed", None)):
+            raise ValueError(
+                f"{name} gave a {type(tower).__name__} under {kind!r}; expected an object with embed(items) and "
+                f"a kind of {', '.join(KINDS)}, a dict of them by kind, or a Model."
+            )
+        if not hasattr(tower, "fingerprint"):
+            tower.fingerprint = None  # nothing says what determines its vectors, so they are never kept
+    return Model(name, cast("Mapping[str, Tower]", towers))
+
+
+def embed(
+    tower: Tower,
+    world: World,
+    *,
+    rows: Int[Tensor, " row"] | None = None,
+    store: Store | None = None,
+    batch_size: int | None = None,
+    progress: Progress | None = None,
+) -> Embeddings:
+    """Embed the scenes of a world as the tower reads them: captions, pictures or integers.
+
+    Args:
+        tower: anything with `kind`, `embed` and `fingerprint`.
+        world: scenes and what can be shown of them.
+        rows: rows to embed, in this order; None for all.
+        store: where vectors are looked up and kept; a tower without fingerprint is never kept.
+        batch_size: the most items the tower is given at once; None: 1024, pictures 256.
+        progress: called with rows done and rows in all.
+
+    Raises:
+        ValueError: the world doesn't show what the tower reads, or the tower gives something else than one finite
+            vector an item.
+
+    Example:
+        >>> from colligate.scenes.worlds import load_world
+        >>> embed(Oracle("no-binding", dim=8), load_world("text8x8"), rows=torch.tensor([5, 0])).vectors.shape
+        torch.Size([2, 8])
+    """
+    if tower.kind not in world.kinds:
+        raise ValueError(
+            f"This tower reads {tower.kind}s and world {world.name!r} shows {', '.join(world.kinds)}; choose another."
+        )
+    kind = tower.kind
+    scenes = world.scenes if rows is None else world.scenes[rows]
+    index = torch.arange(len(world.scenes)) if rows is None else rows
+    size = batch_size or (256 if kind == "picture" else 1024)
+    finished = 0
+
+    def tell(done: int, total: int) -> None:
+        nonlocal finished
+        finished = done
+        if progress is not None:
+            progress(done, total)
+
+    def compute(part: slice) -> Tensor:
+        found: list[Tensor] = []
+        before = finished
+        for start in range(part.start, part.stop, size):
+            chunk = index[start : min(start + size, part.stop)]
+            found.append(_vectors(tower, world.items(kind, chunk), len(chunk)))
+            if progress is not None:
+                progress(before + start - part.start + len(chunk), len(index))
+        return torch.cat(found)
+
+    started = time.perf_counter()
+    fingerprint = getattr(tower, "fingerprint", None)
+    described = world.describe(kind)
+    if not len(index):
+        raise ValueError(f"World {world.name!r} has no rows to embed.")
+    if store is None or fingerprint is None:
+        vectors = compute(slice(0, len(index)))
+    else:
+        facts = {
+            "tower": dict(fingerprint),
+            "items": described,
+            "scenes": scenes.content_hash,
+            "rows": None if rows is None or torch.equal(index, torch.arange(len(world.scenes))) else index.tolist(),
+        }
+        vectors = store.get_or_compute(facts, len(index), compute, tell)
+    provenance: dict[str, object] = {
+        "tower": None if fingerprint is None else dict(fingerprint),
+        "kind": kind,
+        "world": world.name,
+        "items": described,
+        "dtype": str(vectors.dtype).removeprefix("torch."),
+        "device": getattr(tower, "device", "cpu"),
+        "seconds": round(time.perf_counter() - started, 3),
+    }
+    captions = world.items("text", rows) if "text" in world.kinds else None
+    return Embeddings(vectors, scenes, cast("list[str] | None", captions), provenance)
+
+
+def _vectors(tower: Tower, items: Any, expected: int) -> Tensor:
+    """What the tower gives for some items, checked."""
+    found = torch.as_tensor(tower.embed(items)).detach().cpu()
+    if found.ndim != 2 or len(found) != expected or not found.dtype.is_floating_point:
+        raise ValueError(
+            f"The {type(tower).__name__} tower gave {found.dtype} {tuple(found.shape)} for {expected} items; "
+            "expected one floating vector each, [item, dim]."
+        )
+    return found

@@ -1,0 +1,254 @@
+"""Names, factories and `embed`: what users meet first."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from colligate.embedders import Model, Oracle, embed, load_model
+from colligate.scenes.space import Scenes
+from colligate.scenes.worlds import World, load_world
+from colligate.store import Store
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return load_world("text8x8")
+
+
+class Counting:
+    """A user's tower: letters of the caption, counted."""
+
+    kind = "text"
+
+    def __init__(self) -> None:
+        self.fingerprint: dict[str, object] | None = {"letters": "abc", "version": 1}
+        self.given: list[int] = []
+
+    def embed(self, items: list[str]) -> torch.Tensor:
+        self.given.append(len(items))
+        return torch.tensor([[text.count(letter) for letter in "abcdefghijklmno"] for text in items]).float()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("MiniLM", "names no embedder; write one of sbert:"),
+        ("sbert:", "names no embedder"),
+        (":x", "names no embedder"),
+        ("no_such_module:tower", "There is no module 'no_such_module'"),
+        ("colligate.no_such_module:tower", "There is no module 'colligate.no_such_module'"),
+        ("json:no_such_function", "has no function 'no_such_function'"),
+        ("json:JSONDecoder", "expected an object with embed"),
+        ("oracle:nobinding", "choose one of no-binding, object-product"),
+        ("oracle:no-binding?width=3", "dim=NUMBER and seed=NUMBER"),
+        ("oracle:no-binding:0", "at least one dimension"),
+    ],
+)
+def test_a_name_that_means_nothing_is_told_in_one_sentence(name: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        load_model(name)
+
+
+@pytest.mark.parametrize("name", ["sbert:no/such-model", "hf:no/such-model", "hf:./no/such/folder"])
+def test_missing_weights_say_what_to_fetch(name: str) -> None:
+    with pytest.raises(FileNotFoundError, match=r"fetch them once with `hf download|There is no folder"):
+        load_model(name)
+
+
+@pytest.mark.parametrize(
+    ("library", "name", "extra"),
+    [
+        ("sentence_transformers", "sbert:x/y", "sbert"),
+        ("transformers", "hf:x/y", "hf"),
+        ("open_clip", "open_clip:ViT-B-32/openai", "open-clip"),
+    ],
+)
+def test_a_missing_library_says_which_extra_to_install(
+    library: str, name: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(ImportError, match=rf"pip install 'colligate\[{extra}\]'"):
+        load_model(name)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dtype": "float8"}, "float32, bfloat16, float16, float64"),
+        ({"device": "abacus"}, "This machine has no device 'abacus'"),
+    ],
+)
+def test_options_that_do_not_exist_are_refused(
+    options: dict[str, Any], message: str, tiny: Callable[[str], Path]
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        load_model(f"sbert:{tiny('sbert')}", **options)
+
+
+@pytest.mark.parametrize("options", [{"layer": 1}, {"pooling": "mean"}, {"normalize": True}])
+def test_oracles_and_factories_take_no_reading_options(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="oracle"):
+        load_model("oracle:no-binding", **options)
+    with pytest.raises(ValueError, match="your own embedder"):
+        load_model("json:loads", **options)
+
+
+FACTORIES = """
+import torch
+class Lengths:
+    kind = "text"
+    def embed(self, items):
+        return torch.tensor([[float(len(text)), 1.0] for text in items])
+def tower():
+    return Lengths()
+def towers():
+    return {"text": Lengths()}
+def misfiled():
+    return {"picture": Lengths()}
+def broken():
+    return {"text": 3}
+"""
+
+
+def test_a_factory_in_the_current_folder_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_own_towers.py").write_text(FACTORIES)
+    (tmp_path / "lacking.py").write_text("import no_such_library_at_all\n")
+    monkeypatch.chdir(tmp_path)
+    before = list(sys.path)
+    for factory in ("tower", "towers"):
+        model = load_model(f"my_own_towers:{factory}")
+        assert list(model.towers) == ["text"]
+        assert model.name == f"my_own_towers:{factory}"
+    with pytest.raises(ValueError, match="under 'picture'"):
+        load_model("my_own_towers:misfiled")
+    with pytest.raises(ValueError, match="expected an object with embed"):
+        load_model("my_own_towers:broken")
+    with pytest.raises(ModuleNotFoundError, match="no_such_library_at_all"):
+        load_model("lacking:tower")
+    assert sys.path == before
+
+
+def test_a_model_files_its_towers_by_kind() -> None:
+    with pytest.raises(ValueError, match="has no tower"):
+        Model("empty", {})
+    with pytest.raises(ValueError, match="under 'text'"):
+        Model("wrong", {"text": Oracle("no-binding")})
+
+
+def test_embed_keeps_rows_scenes_captions_and_provenance_together(world: World) -> None:
+    rows = torch.tensor([4, 2, 9])
+    tower = Counting()
+    embeddings = embed(tower, world, rows=rows)
+    assert torch.equal(embeddings.scenes.values, world.scenes[rows].values)
+    assert embeddings.captions is not None
+    texts = world.items("text", rows)
+    assert list(embeddings.captions) == texts
+    assert torch.equal(embeddings.vectors, tower.embed(texts))  # pyright: ignore[reportArgumentType]
+    assert embeddings.provenance["tower"] == tower.fingerprint
+    assert embeddings.provenance["items"] == world.describe("text")
+    assert embeddings.provenance["dtype"] == "float32"
+
+
+def test_embed_gives_the_tower_no_more_than_the_batch_size_and_tells_progress(world: World) -> None:
+    tower, seen = Counting(), list[tuple[int, int]]()
+    embed(tower, world, rows=torch.arange(10), batch_size=4, progress=lambda done, total: seen.append((done, total)))
+    assert tower.given == [4, 4, 2]
+    assert seen == [(4, 10), (8, 10), (10, 10)]
+
+
+def test_embed_with_a_store_computes_once_and_progress_never_goes_back(world: World, tmp_path: Path) -> None:
+    store, tower, seen = Store(tmp_path, rows_per_shard=6), Counting(), list[int]()
+    options: dict[str, Any] = {"rows": torch.arange(20), "store": store, "batch_size": 4}
+    first = embed(tower, world, **options, progress=lambda done, _: seen.append(done))
+    asked = len(tower.given)
+    second = embed(tower, world, **options, progress=lambda done, _: seen.append(done))
+    assert torch.equal(first.vectors, second.vectors)
+    assert len(tower.given) == asked == 7  # shards of 6, 6, 6 and 2 rows, at most 4 items at once
+    assert seen[: seen.index(20) + 1] == sorted(seen[: seen.index(20) + 1])
+    assert seen[-4:] == [6, 12, 18, 20]
+
+
+def test_other_rows_or_items_are_other_entries_of_the_store(world: World, tmp_path: Path) -> None:
+    store, tower = Store(tmp_path), Counting()
+    embed(tower, world, rows=torch.tensor([1, 2]), store=store)
+    embed(tower, world, rows=torch.tensor([2, 1]), store=store)
+    changed = Counting()
+    changed.fingerprint = {"letters": "abc", "version": 2}
+    embed(changed, world, rows=torch.tensor([1, 2]), store=store)
+    assert len(list(tmp_path.rglob("meta.json"))) == 3
+    everything = torch.arange(len(world.scenes))
+    embed(tower, world, store=store)
+    calls = len(tower.given)
+    embed(tower, world, rows=everything, store=store)
+    assert len(tower.given) == calls
+
+
+def test_a_tower_without_fingerprint_is_never_kept(world: World, tmp_path: Path) -> None:
+    tower = Counting()
+    tower.fingerprint = None
+    for _ in range(2):
+        embed(tower, world, rows=torch.arange(3), store=Store(tmp_path))
+    assert len(tower.given) == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "given",
+    [torch.zeros(2, 4), torch.zeros(3), torch.zeros(3, 4, dtype=torch.int64)],
+    ids=["too few", "not two-dimensional", "integers"],
+)
+def test_a_tower_that_gives_something_else_is_refused(given: torch.Tensor, world: World) -> None:
+    class Wrong(Counting):
+        def embed(self, items: list[str]) -> torch.Tensor:
+            return given
+
+    with pytest.raises(ValueError, match=r"The Wrong tower gave .* for 3 items"):
+        embed(Wrong(), world, rows=torch.arange(3))
+
+
+def test_a_tower_may_give_numpy(world: World) -> None:
+    class Numpy(Counting):
+        def embed(self, items: list[str]) -> Any:
+            return np.asarray(super().embed(items))
+
+    assert torch.equal(
+        embed(Numpy(), world, rows=torch.arange(5)).vectors, embed(Counting(), world, rows=torch.arange(5)).vectors
+    )
+
+
+def test_vectors_that_are_not_finite_name_their_rows(world: World) -> None:
+    class Broken(Counting):
+        def embed(self, items: list[str]) -> torch.Tensor:
+            vectors = super().embed(items)
+            vectors[1] = float("nan")
+            return vectors
+
+    with pytest.raises(ValueError, match="rows 1"):
+        embed(Broken(), world, rows=torch.arange(3))
+
+
+def test_a_world_that_shows_no_pictures_is_refused(world: World) -> None:
+    class Picture(Counting):
+        kind = "picture"
+
+    with pytest.raises(ValueError, match="reads pictures and world 'text8x8' shows"):
+        embed(Picture(), world)
+
+
+def test_no_rows_is_refused(world: World) -> None:
+    with pytest.raises(ValueError, match="no rows"):
+        embed(Counting(), world, rows=torch.tensor([], dtype=torch.int64))
+
+
+@pytest.mark.parametrize("family", ["no-binding", "object-product", "object-table", "scene-table"])
+def test_oracles_give_a_scene_its_vector_whichever_rows_are_asked(family: str, world: World) -> None:
+    oracle = load_model(f"oracle:{family}?dim=8&seed=3").towers["scene"]
+    chosen: Scenes = load_world("clevr2d").scenes
+    rows = torch.tensor([0, 599, 17])
+    assert torch.equal(oracle.embed(chosen)[rows], oracle.embed(chosen[rows]))
+    assert not torch.allclose(oracle.embed(chosen), load_model(f"oracle:{family}:8").towers["scene"].embed(chosen))

@@ -1,0 +1,134 @@
+"""A sentence claims what its interval carries, and nothing else."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from colligate.records import Row
+from colligate.report.verdict import Measured, compare, fraction, judge, percent, too_few
+
+shares = st.floats(0, 1)
+
+
+def answers(rows: list[Row]) -> list[str]:
+    return [tile.answer for tile in judge(rows).tiles]
+
+
+def test_a_model_that_binds_is_said_to_bind(studies):
+    verdict = judge(studies["whole"], "MiniLM")
+    assert verdict.sentence == (
+        "MiniLM names every value (99.7 %) and, in its own space, tells which object has which value (97 %, where "
+        "a bag of concepts reaches 47 %); its vectors are close to a sum of one vector per object (R² 0.90); "
+        "replacing one object's vector lands on the intended scene in 87 % of edits; a linear read-out recovers "
+        "71 % of what the values alone leave open."
+    )
+    assert answers(studies["whole"]) == ["yes", "yes", "yes", "largely", "yes"]
+
+
+def test_a_bag_of_concepts_is_said_not_to_bind(studies):
+    sentence = judge(studies["bag of concepts"]).sentence
+    assert "names every value (99.9 %) but, in its own space, does not tell which object has which value" in sentence
+    assert "information" not in sentence
+    assert answers(studies["bag of concepts"]) == ["yes", "no", "yes", "undecided", "undecided"]
+
+
+def test_an_interval_across_its_level_decides_nothing(studies):
+    verdict = judge(studies["undecided"])
+    assert answers(studies["undecided"]) == ["yes", "undecided", "undecided", "undecided", "undecided"]
+    assert verdict.sentence.count("undecided") == 3
+    assert "and, in its own space" not in verdict.sentence
+
+
+def test_too_few_objects_or_scenes_give_no_verdict(studies):
+    verdict = judge(studies["too few"], "MiniLM")
+    assert verdict.sentence.startswith("No verdict: with 4 objects and 12 scored scenes")
+    assert set(answers(studies["too few"])) == {"no verdict", "not measured"}
+    assert all("nothing is claimed" in tile.sentence for tile in verdict.tiles if tile.row is not None)
+
+
+def test_a_ragged_study_speaks_of_what_it_has(studies):
+    verdict = judge(studies["ragged"], "MiniLM")
+    assert verdict.sentence == (
+        "MiniLM, in its own space, tells which object has which value better than a bag of concepts (62 % against "
+        "47 %); its vectors are largely a sum of one vector per object (R² 0.74)."
+    )
+    assert verdict.tiles[3].sentence == "Edits were not measured: there are no scenes of a single object."
+
+
+def test_an_empty_study_says_so(studies):
+    assert judge(studies["empty"]).sentence == "Nothing was measured that a verdict could rest on."
+    assert set(answers([])) == {"not measured"}
+
+
+@pytest.mark.parametrize(("objects", "n"), [(7, 500), (64, 19)])
+def test_few_objects_void_even_a_given_interval(objects, n):
+    row = Row(id="probe.object", value=0.9, low=0.8, high=0.95, objects=objects, n=n, bag_of_concepts=0.2)
+    assert too_few(row)
+    assert judge([row]).tiles[1].answer == "no verdict"
+    assert judge([replace(row, objects=8, n=20)]).tiles[1].answer == "yes"
+
+
+def test_objects_without_a_bag_of_concepts_level_are_undecided():
+    row = Row(id="probe.object", value=0.9, low=0.8, high=0.95, n=100, chance=0.01)
+    assert judge([row]).tiles[1].answer == "undecided"
+    assert "no bag-of-concepts level" in judge([row]).tiles[1].sentence
+
+
+def test_edits_without_a_level_must_beat_one_half():
+    row = Row(id="edit.retrieval.avg", value=0.55, low=0.49, high=0.6, n=100)
+    assert judge([row]).tiles[3].answer == "undecided"
+    assert judge([replace(row, low=0.51)]).tiles[3].answer == "partly"
+
+
+def test_additivity_below_random_weights_is_no_claim():
+    row = Row(id="r2.object.least_squares", on="test", value=0.95, low=0.94, high=0.96, n=100, random_init=0.97)
+    assert judge([row]).tiles[2].answer == "no"
+    assert "close to a sum" not in judge([row]).sentence
+
+
+@given(value=shares, low=shares, high=shares, level=shares)
+def test_a_claim_means_that_the_whole_interval_clears_the_level(value, low, high, level):
+    low, value, high = sorted((low, value, high))
+    row = Row(id="probe.object", value=value, low=low, high=high, n=100, bag_of_concepts=level)
+    answer = compare(row, level)
+    assert (answer == "yes") == (low > level)
+    assert (answer == "no") == (high < level)
+    assert ("tells which object" in judge([row]).sentence) == (low > level)
+
+
+@given(shares)
+@example(0.995)
+@example(0.9999999)
+@example(1e-9)
+def test_percentages_never_round_to_certainty(value):
+    assert (percent(value) == "100 %") == (value == 1)
+    assert (percent(value) == "0 %") == (value == 0)
+
+
+@given(st.floats(-3, 1, exclude_max=True))
+def test_fractions_below_one_stay_below_one(value):
+    assert float(fraction(value)) < 1
+    assert fraction(value) != "-0.00"
+
+
+def test_strict_rows_come_before_the_papers_protocol():
+    rows = [Row(id="probe.object", protocol="paper", value=0.9), Row(id="probe.object", protocol="strict", value=0.5)]
+    found = Measured(rows).find("probe.object")
+    assert found is not None
+    assert found.value == 0.5
+
+
+def test_a_missing_value_gives_way_to_a_part_that_has_one():
+    table = Measured([Row(id="a", on="test", reason="no"), Row(id="a", on="all", value=1.0)])
+    assert table.find("a", "test", "all") == Row(id="a", on="all", value=1.0)
+    assert table.find("a", "test") == Row(id="a", on="test", reason="no")
+
+
+def test_depth_rows_are_not_taken_for_the_models_own():
+    rows = [Row(id="probe.object", family="layer 1 mean", value=0.1), Row(id="probe.object", value=0.9)]
+    assert [row.value for row in Measured(rows).families("probe.object")] == [0.1]
+    found = Measured(rows).find("probe.object")
+    assert found is not None
+    assert found.value == 0.9
