@@ -24,8 +24,7 @@ class Embeddings:
         provenance: JSON-able facts: model, weights hash, preprocessing, layer, pooling, dtype, world.
 
     Raises:
-        ValueError: rows and scenes differ in number, a vector is not finite (the message names the rows), or all
-            vectors are the same.
+        ValueError: rows and scenes differ in number, or a vector is not finite (the message names the rows).
 
     Example:
         >>> from colligate.scenes.space import ConceptSpace

@@ -138,6 +138,7 @@ def minimise(
     memory, x = CurvatureMemory(history), start.clone()
     state = problem.state(x, members)
     value, gradient = problem.value(state, x, members), problem.gradient(state, x, members)
+    values_out[members] = value
     before = [value.clone()]
     for step in range(1, max_steps + 1):
         direction = memory.direction(gradient)

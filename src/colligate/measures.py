@@ -94,20 +94,27 @@ def retrieve(
         targets: the key wanted by each query; several columns are several notions of right, judged in one pass.
         candidates: the key of each candidate; equal keys (replicates of one scene, or a scene and its twin) are all right.
 
+    Raises:
+        ValueError: a score is not a number.
+
     Example:
         >>> scores = torch.tensor([[0.0, 1.0, 1.0]])
         >>> retrieve(scores, torch.tensor([[1]]), torch.tensor([[0], [1], [2]])).hits.item()
         0.5
     """
     best, top = scores.max(1)
+    if best.isnan().any():
+        raise ValueError(f"The scores of query {int(best.isnan().nonzero()[0])} are not numbers; embed or fit it again.")
     floor = best - tie_tolerance(scores.dtype) * best.abs()
-    on_top = scores >= floor[:, None]
-    tied = on_top.sum(1)
+    second = scores.scatter(1, top[:, None], -torch.inf).amax(1)
     hits = (candidates[top] == targets).to(torch.float64)
-    rows = (tied > 1).nonzero()[:, 0]
+    tied = torch.ones_like(top)
+    rows = (second >= floor).nonzero()[:, 0]
+    on_top = scores[rows] >= floor[rows, None]
+    tied[rows] = on_top.sum(1)
     for key in range(targets.shape[1] if len(rows) else 0):
         right = candidates[None, :, key] == targets[rows, key, None]
-        hits[rows, key] = (right & on_top[rows]).sum(1).double() / tied[rows]
+        hits[rows, key] = (right & on_top).sum(1).double() / tied[rows]
     return Retrieval(hits, top, tied)
 
 

@@ -4,8 +4,9 @@ A probe is a matrix without bias, one row for each value (or object), trained by
 distribution over what is present. It sees every object, but never a scene that is scored.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, Protocol, runtime_checkable
 
 import torch
@@ -27,11 +28,11 @@ class ProbeSettings:
     """How probes are fitted."""
 
     protocol: ProtocolName = "strict"
-    """`strict`: L-BFGS to convergence, strength chosen on validation. `paper`: Adam at 1e-2, cosine to 0, full batch."""
+    """`strict`: L-BFGS to convergence, strength chosen on validation. `paper`: full-batch Adam, 1e-2 falling to 0."""
     penalty: float = 3e-5
     """Weight of the penalty on the scores' size (strict)."""
     strengths: tuple[float, ...] = (1e-8, 1e-6, 1e-4, 1e-2, 1.0)
-    """Shrinkages tried, relative to the vectors' variance: near 0 all directions count alike, at 1 the large ones lead."""
+    """Shrinkages tried, relative to the vectors' variance: near 0 all directions count alike, at 1 large ones lead."""
     max_steps: int = 300
     """Most L-BFGS steps (strict)."""
     paper_steps: int = 10_000
@@ -50,6 +51,7 @@ class Probes:
         space: the concepts.
         concepts: one matrix for each concept.
         objects: one row for each object, or None.
+        known: which objects occur in the set that the probes come from; the others are no alternatives.
         strengths: name of the read-out -> shrinkage chosen.
         losses: name of the read-out -> cross-entropy on the fit part, in nats.
         steps: name of the read-out -> steps taken.
@@ -61,24 +63,33 @@ class Probes:
     strengths: Mapping[str, float]
     losses: Mapping[str, float]
     steps: Mapping[str, int]
+    known: Bool[Tensor, " object"]
+
+    @cached_property
+    def matrix(self) -> Float[Tensor, "query dim"]:
+        """All read-outs one below the other: the values of each concept, then the objects."""
+        return torch.cat([*self.concepts, *([] if self.objects is None else [self.objects])])
+
+    def scores(self, vectors: Float[Tensor, "row dim"]) -> Float[Tensor, "row query"]:
+        """Scores of all values and objects; linear in the vectors."""
+        return vectors @ self.matrix.T.to(vectors.device, vectors.dtype)
 
     def recognise(self, vectors: Float[Tensor, "scene dim"], scenes: Scenes) -> "ProbeOutcomes":
         """Score vectors against scenes: does each read-out put what is present strictly on top?"""
-        vectors = vectors.float()
+        return self.judge(self.scores(vectors.float()), scenes)
+
+    def judge(self, scores: Float[Tensor, "scene query"], scenes: Scenes) -> "ProbeOutcomes":
+        """The same from scores."""
+        by_concept = scores[:, : sum(self.space.sizes)].split(list(self.space.sizes), dim=1)
         hits = torch.stack(
-            [
-                recognise(vectors @ weight.T.to(vectors.device), scenes.contains(c).to(vectors.device)).hits
-                for c, weight in enumerate(self.concepts)
-            ],
-            dim=1,
+            [recognise(own, scenes.contains(c).to(own.device)).hits for c, own in enumerate(by_concept)], dim=1
         )
         if self.objects is None:
             return ProbeOutcomes(hits, None, None, None)
-        scores = vectors @ self.objects.T.to(vectors.device)
-        present = scenes.contains_objects()
-        found = recognise(scores, present)
-        foils = swap_foils(scenes)
-        against_swap = recognise(scores, present, foils).hits
+        of_objects = scores[:, sum(self.space.sizes) :]
+        present, foils = scenes.contains_objects(), swap_foils(scenes) & self.known
+        found = recognise(of_objects, present, ~present & self.known)
+        against_swap = recognise(of_objects, present, foils).hits
         return ProbeOutcomes(hits, found.hits, torch.where(foils.any(1), against_swap, False), found.ties)
 
 
@@ -94,11 +105,11 @@ def swap_foils(scenes: Scenes) -> Bool[Tensor, "scene object"]:
     rows = torch.arange(len(scenes))
     for first in range(scenes.slots):
         for second in range(first + 1, scenes.slots):
-            both = scenes.filled[:, first] & scenes.filled[:, second]
+            both = scenes.filled[:, first] & scenes.filled[:, second]  # an empty slot has nothing to exchange
             for concept in range(scenes.space.num_concepts):
-                swapped = scenes.swap(concept, (first, second)).objects
+                swapped = scenes[both].swap(concept, (first, second)).objects
                 for slot in (first, second):
-                    foils[rows[both], swapped[both, slot]] = True
+                    foils[rows[both], swapped[:, slot]] = True
     return foils & ~scenes.contains_objects()
 
 
@@ -135,9 +146,10 @@ def fit_probes(embeddings: Embeddings, split: Split, settings: ProbeSettings | N
         settings: protocol and its numbers.
 
     Raises:
-        ValueError: a value or object never occurs in the fit part; the message names it.
+        ValueError: the fit part lacks a value, or an object that occurs elsewhere; the message names it.
 
-    Paper: arXiv:2605.31503, "probing".   Differs: the authors take 10,000 Adam steps without penalty, on 40 % of scenes.
+    Paper: arXiv:2605.31503, "probing".
+    Differs: the authors take 10,000 Adam steps without penalty, on 40 % of scenes.
 
     Example:
         >>> from colligate.binding import object_product
@@ -149,26 +161,44 @@ def fit_probes(embeddings: Embeddings, split: Split, settings: ProbeSettings | N
         ([(3, 64), (2, 64)], (6, 64))
     """
     settings = settings or ProbeSettings()
-    scenes = embeddings.scenes
-    targets: dict[str, Tensor] = {name: scenes.contains(c) for c, name in enumerate(scenes.space.names)}
+    targets = _targets(embeddings.scenes, split, settings)
+    if settings.protocol == "strict":
+        fitted = _fit_strict(embeddings.vectors, targets, split, settings)
+    else:
+        fitted = _fit_paper(embeddings.vectors, targets, split, [settings.seed], settings.paper_steps)[0]
+    return _probes(embeddings.scenes, *fitted)
+
+
+def _targets(scenes: Scenes, split: Split, settings: ProbeSettings) -> dict[str, Bool[Tensor, "scene _"]]:
+    """What each read-out should find, by name, after checking that the fit part shows all of it."""
+    space = scenes.space
+    targets = {name: scenes.contains(c) for c, name in enumerate(space.names)}
     if settings.objects:
         targets["object"] = scenes.contains_objects()
     for name, present in targets.items():
-        missing = (~present[split.fit].any(0)).nonzero()[:, 0].tolist()
+        wanted = present.any(0) if name == "object" else torch.ones(present.shape[1], dtype=torch.bool)
+        missing = (wanted & ~present[split.fit].any(0)).nonzero()[:, 0].tolist()
         if missing:
             words = [
-                scenes.space.describe_object(m) if name == "object" else scenes.space.words[scenes.space.concept(name)][m]
+                space.describe_object(m) if name == "object" else space.words[space.concept(name)][m]
                 for m in missing[:5]
             ]
             raise ValueError(
                 f"The fit part never shows {'the object' if name == 'object' else name} {', '.join(map(repr, words))}"
                 f"{' and others' if len(missing) > 5 else ''}, so no probe can learn it; take a larger fit part."
             )
-    fit = _fit_strict if settings.protocol == "strict" else _fit_paper
-    weights, strengths, losses, steps = fit(embeddings.vectors, targets, split, settings)
-    return Probes(
-        scenes.space, tuple(weights[name] for name in scenes.space.names), weights.get("object"), strengths, losses, steps
-    )
+    return targets
+
+
+def _probes(
+    scenes: Scenes,
+    weights: Mapping[str, Tensor],
+    strengths: Mapping[str, float],
+    losses: Mapping[str, float],
+    steps: Mapping[str, int],
+) -> Probes:
+    concepts, known = tuple(weights[name] for name in scenes.space.names), scenes.contains_objects().any(0)
+    return Probes(scenes.space, concepts, weights.get("object"), strengths, losses, steps, known)
 
 
 _Fitted = tuple[dict[str, Tensor], dict[str, float], dict[str, float], dict[str, int]]
@@ -177,6 +207,13 @@ _Fitted = tuple[dict[str, Tensor], dict[str, float], dict[str, float], dict[str,
 def soft_targets(present: Bool[Tensor, "scene query"], dtype: torch.dtype) -> Float[Tensor, "scene query"]:
     """Uniform over what is present."""
     return present.to(dtype) / present.sum(1, keepdim=True)
+
+
+def cross_entropy(
+    scores: Float[Tensor, "scene query"], targets: Float[Tensor, "scene query"]
+) -> Float[Tensor, ""]:
+    """Mean cross-entropy of softmax scores against soft targets, in nats."""
+    return (scores.logsumexp(1) - (targets * scores).sum(1)).mean()
 
 
 @runtime_checkable
@@ -332,36 +369,70 @@ def _blocks(tried: list[tuple[int, float]], size: int) -> Iterator[list[tuple[in
 
 
 def _merit(scores: Tensor, present: Tensor) -> tuple[float, float]:
-    targets = soft_targets(present, scores.dtype)
-    loss = (scores.logsumexp(1) - (targets * scores).sum(1)).mean()
+    loss = cross_entropy(scores, soft_targets(present, scores.dtype))
     return float(recognise(scores, present).hits.double().mean()), -float(loss)
 
 
-def _fit_paper(vectors: Tensor, targets: dict[str, Tensor], split: Split, settings: ProbeSettings) -> _Fitted:
+def fit_paper_probes(
+    embeddings: Embeddings, split: Split, seeds: Sequence[int], settings: ProbeSettings | None = None
+) -> list[Probes]:
+    """Fit the probes of protocol `paper` from several initialisations at once, to see how far their spread goes.
+
+        Adam at 1e-2, cosine to 0, full batch, sum of the read-outs' soft-target cross-entropies, no penalty
+
+    Args:
+        embeddings: vectors and their scenes.
+        split: the fit part trains; the others aren't looked at.
+        seeds: of the initial weights; each gives what `fit_probes` gives under that seed.
+        settings: number of steps, and whether objects are read too.
+
+    Raises:
+        ValueError: a value or object never occurs in the fit part.
+
+    Paper: arXiv:2605.31503, "probing".
+
+    Example:
+        >>> from colligate.binding import object_product
+        >>> from colligate.scenes.splits import PaperScenes
+        >>> scenes = ConceptSpace(color=3, shape=2).all_scenes(slots=2)
+        >>> embeddings = Embeddings(object_product(scenes.space, 2, 64)(scenes.values).float(), scenes)
+        >>> settings = ProbeSettings(protocol="paper", paper_steps=20)
+        >>> len(fit_paper_probes(embeddings, PaperScenes(0.6).split(scenes, seed=0), range(3), settings))
+        3
+    """
+    settings = settings or ProbeSettings(protocol="paper")
+    targets = _targets(embeddings.scenes, split, settings)
+    fitted = _fit_paper(embeddings.vectors, targets, split, seeds, settings.paper_steps)
+    return [_probes(embeddings.scenes, *one) for one in fitted]
+
+
+def _fit_paper(
+    vectors: Tensor, targets: dict[str, Tensor], split: Split, seeds: Sequence[int], steps: int
+) -> list[_Fitted]:
     features = vectors[split.fit].float()
-    torch_generator = torch.Generator().manual_seed(settings.seed)
-    bound = features.shape[1] ** -0.5  # the default initialisation of a linear layer
-    names = list(targets)
-    sizes = [targets[name].shape[1] for name in names]
-    weight = torch.cat(
-        [(torch.rand(size, features.shape[1], generator=torch_generator) * 2 - 1) * bound for size in sizes]
-    ).requires_grad_()
-    wanted = [soft_targets(targets[name][split.fit], torch.float32) for name in names]
+    wanted = {name: soft_targets(present[split.fit], torch.float32)[:, None] for name, present in targets.items()}
+    sizes = [present.shape[1] for present in targets.values()]
+    weight = torch.stack([_initial_weights(sizes, features.shape[1], seed) for seed in seeds])  # seed, query, dim
     optimiser = torch.optim.Adam([weight], lr=1e-2)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, settings.paper_steps)
-    for _ in range(settings.paper_steps):
-        logits = (features @ weight.T).split(sizes, dim=1)
-        loss = torch.stack(
-            [(z.logsumexp(1) - (t * z).sum(1)).mean() for z, t in zip(logits, wanted, strict=True)]
-        ).sum()
-        optimiser.zero_grad()
-        loss.backward()
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
+    for _ in range(steps):
+        logits = (features @ weight.flatten(0, 1).T).unflatten(1, weight.shape[:2]).split(sizes, dim=2)
+        residual = [of.softmax(2) - target for of, target in zip(logits, wanted.values(), strict=True)]
+        flat = torch.cat(residual, dim=2).flatten(1)
+        weight.grad = (flat.T @ features).reshape(weight.shape) / len(features)
         optimiser.step()
         schedule.step()
-    matrices = dict(zip(names, weight.detach().split(sizes), strict=True))
-    logits = {name: features @ matrices[name].T for name in names}
-    losses = {
-        name: float((logits[name].logsumexp(1) - (t * logits[name]).sum(1)).mean())
-        for name, t in zip(names, wanted, strict=True)
-    }
-    return matrices, dict.fromkeys(names, 0.0), losses, dict.fromkeys(names, settings.paper_steps)
+    found: list[_Fitted] = []
+    for seed in range(len(seeds)):
+        matrices = dict(zip(targets, weight[seed].split(sizes), strict=True))
+        losses = {
+            name: float(cross_entropy(features @ matrices[name].T, target[:, 0])) for name, target in wanted.items()
+        }
+        found.append((matrices, dict.fromkeys(targets, 0.0), losses, dict.fromkeys(targets, steps)))
+    return found
+
+
+def _initial_weights(sizes: Sequence[int], dim: int, seed: int) -> Float[Tensor, "query dim"]:
+    """The default initialisation of one linear layer for each read-out."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.cat([torch.rand(size, dim, generator=generator) * 2 - 1 for size in sizes]) * dim**-0.5

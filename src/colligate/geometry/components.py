@@ -26,6 +26,8 @@ avg.set: the same, a scene counting once. single: the vectors of single-object s
 
 BLOCK = 8192
 """Scenes read at a time."""
+ROUNDING = 1e-13
+"""Length, relative to a vector's own, below which a difference of float64 vectors is rounding."""
 
 
 @dataclass(frozen=True)
@@ -109,25 +111,29 @@ class Decomposition:
         Raises:
             ValueError: a scene holds a part that was not in the fit part; the message names it.
         """
-        total = self.means[scenes.counts] + self.sum_of_parts(scenes)
-        if not torch.isfinite(total).all():
-            columns = self.design.columns(scenes)
-            known = torch.isfinite(self.components).all(1)
-            unknown = columns[(columns >= 0) & ~known[columns.clamp(min=0)]]
-            if len(unknown):
-                raise ValueError(
-                    f"The fit part never shows {self.design.describe(int(unknown[0]))}, so its component is unknown; "
-                    "fit on more scenes or leave such scenes out."
-                )
-            raise ValueError(f"No scene with {scenes.counts.unique().tolist()} objects was fitted; fit on some.")
+        total = self.sum_of_parts(scenes) + self.means[scenes.counts]
+        unfitted = scenes.counts[~torch.isfinite(total).all(1)].unique().tolist()
+        if unfitted:
+            raise ValueError(f"No scene of {' or '.join(map(str, unfitted))} objects was fitted; fit on some.")
         return total
 
     def sum_of_parts(self, scenes: Scenes) -> Float[Tensor, "scene dim"]:
-        """The sum of the scenes' components, without the mean."""
+        """The sum of the scenes' components, without the mean.
+
+        Raises:
+            ValueError: a scene holds a part that was not in the fit part; the message names it.
+        """
         columns = self.design.columns(scenes).reshape(len(scenes), -1)
         total = torch.zeros(len(scenes), self.components.shape[1], dtype=self.components.dtype)
         for column in columns.unbind(1):
             total += torch.where(column[:, None] >= 0, self.components[column.clamp(min=0)], 0.0)
+        if not torch.isfinite(total).all():
+            known = torch.isfinite(self.components).all(1)
+            unknown = columns[(columns >= 0) & ~known[columns.clamp(min=0)]]
+            raise ValueError(
+                f"The fit part never shows {self.design.describe(int(unknown[0]))}, so its component is unknown; "
+                "fit on more scenes or leave such scenes out."
+            )
         return total
 
     def squares(self, embeddings: Embeddings) -> tuple[Float[Tensor, " scene"], Float[Tensor, " scene"]]:
@@ -138,7 +144,7 @@ class Decomposition:
             rows = slice(start, start + BLOCK)
             vectors, scenes = embeddings.vectors[rows].double(), embeddings.scenes[rows]
             errors[rows] = (vectors - self.predict(scenes)).square().sum(1)
-            totals[rows] = (vectors - self.centres[scenes.counts]).square().sum(1)
+            totals[rows] = squares_around(self.centres[scenes.counts], vectors)
         return errors, totals
 
     def r2(self, embeddings: Embeddings) -> float:
@@ -148,6 +154,19 @@ class Decomposition:
         """
         errors, totals = self.squares(embeddings)
         return 1 - float(errors.sum() / totals.sum())
+
+
+def squares_around(
+    centres: Float[Tensor, "scene dim"], vectors: Float[Tensor, "scene dim"]
+) -> Float[Tensor, " scene"]:
+    """Squared distances from the centres; zero where they are no more than the rounding of the vectors themselves.
+
+    Example:
+        >>> squares_around(torch.full((1, 2), 0.3).double() + 1e-16, torch.full((1, 2), 0.3).double()).tolist()
+        [0.0]
+    """
+    squares = (vectors - centres).square().sum(1)
+    return torch.where(squares > ROUNDING**2 * vectors.square().sum(1), squares, 0.0)
 
 
 def decompose(
@@ -336,4 +355,6 @@ def object_squares(decomposition: Decomposition) -> tuple[Float[Tensor, " object
         squares = decompose(alone, parts="concept").squares(alone)
         errors.index_add_(0, objects, squares[0])
         totals.index_add_(0, objects, squares[1])
-    return errors, totals
+    centre = decomposition.centres.nan_to_num().square().sum(1).max()
+    vary = totals.sum() > ROUNDING**2 * centre * len(column)  # components of equal vectors are rounding
+    return errors * vary, totals * vary

@@ -1,14 +1,16 @@
 """How much does a vector tell about which values go together, beyond which values there are? In bits.
 
-Let F be which values are present and Y the unordered set of objects. A read-out gives every object a score; the score
-of a set of objects is the sum over its members, and probabilities are taken only among the sets that agree with F:
+Let F be which values are present, and how often, and Y the unordered set of objects. A read-out gives every object a
+score; the score of a set of objects is the sum over its members, and probabilities are taken only among the sets that
+agree with F:
 
     p(Y | F, z) ~ p(Y | F) exp(temperature * sum over o in Y of score(o, z)),     p(Y | F) counted in the scenes
 
     information  I(Y; Z | F)  >=  H(Y | F) - CE(Y | F, Z)        ratio = that / H(Y | F)
 
 The bound holds for any read-out. It is 0 for a bag of concepts and 1 for vectors that tell all. Two objects that differ
-in two concepts leave two sets, the scene and its swap: one bit.
+in two concepts leave two sets, the scene and its swap: one bit. (How often matters from three objects on, where a sum
+of values tells two reds and a blue from a red and two blues without any binding.)
 
 Idea: arXiv:2606.03976.   Differs: theirs subtracts two cross-entropies fitted apart, which is not a bound.
 """
@@ -55,7 +57,7 @@ class Alternatives:
 
 
 def alternatives(scenes: Scenes) -> Alternatives:
-    """List the sets of objects that occur among the scenes with the same values present, and count them.
+    """List the sets of objects that occur among the scenes with the same values, equally often, and count them.
 
     Example:
         >>> both = alternatives(ConceptSpace(color=2, shape=2).all_scenes(slots=2))
@@ -66,7 +68,7 @@ def alternatives(scenes: Scenes) -> Alternatives:
     example = torch.zeros(len(sets), dtype=torch.int64)
     example[of_scene] = torch.arange(len(scenes))
     objects = scenes.objects[example].sort(dim=1, descending=True).values  # set, slot
-    facts = scenes.value_sets[example]
+    facts = scenes.bags[example]
     order = facts.argsort(stable=True)
     _, sizes = facts[order].unique_consecutive(return_counts=True)
     starts = sizes.cumsum(0) - sizes

@@ -17,8 +17,8 @@ from colligate.geometry.components import Decomposition
 from colligate.measures import retrieve
 from colligate.scenes.space import Scenes
 
-BLOCK_BYTES = 2**28
-"""Memory that a block of scores may take."""
+BLOCK_BYTES = 2**22
+"""Memory that a block of scores may take: small enough to stay in a core's cache while it is added up and searched."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,11 +145,22 @@ class Editor:
             others = before.clone()
             others[rows, edits.slot] = -1
             others = others.flatten(1)
-            spared = (components[others.clamp(min=0)] * (others >= 0)[..., None]).sum(1)
+            spared = _sum_of(components, others)
             share = (difference * spared).sum(1) / spared.square().sum(1).clamp(min=1e-30)
-            columns = torch.cat([columns, others.clamp(min=0)], dim=1)
+            nothing = columns[:, :1]  # a component that is known where the edit is, with weight 0
+            columns = torch.cat([columns, torch.where(others >= 0, others, nothing)], dim=1)
             weights = torch.cat([weights, -share[:, None] * (others >= 0)], dim=1)
         return columns, self.strength * weights
+
+    def add(
+        self, values: Float[Tensor, "scene number"], of_components: Float[Tensor, "component number"], edits: Edits
+    ) -> Float[Tensor, "edit number"]:
+        """Whatever is linear in the vectors, after the edits: from its values for the scenes and for the components."""
+        columns, weights = self.moves(edits)
+        total = values[edits.base].double()
+        for column, weight in zip(columns.unbind(1), weights.unbind(1), strict=True):
+            total.addcmul_(weight[:, None], of_components[column].double())
+        return total
 
     def apply(self, embeddings: Embeddings, edits: Edits) -> Float[Tensor, "edit dim"]:
         """The edited vectors.
@@ -157,15 +168,18 @@ class Editor:
         Raises:
             ValueError: an edit needs a component that the fit part never showed.
         """
-        columns, weights = self.moves(edits)
-        moved = embeddings.vectors[edits.base].double()
-        for column, weight in zip(columns.unbind(1), weights.unbind(1), strict=True):
-            moved += weight[:, None] * self.decomposition.components[column]
+        moved = self.add(embeddings.vectors, self.decomposition.components, edits)
         if not torch.isfinite(moved).all():
-            unknown = (~torch.isfinite(self.decomposition.components)).any(1).nonzero()[:, 0].tolist()
-            named = self.decomposition.design.describe(unknown[0])
+            unknown = ~torch.isfinite(self.decomposition.components).all(1)
+            used = self.moves(edits)[0]
+            named = self.decomposition.design.describe(int(used[unknown[used]][0]))
             raise ValueError(f"The fit part never shows {named}, so no edit can use it; fit on more scenes.")
         return moved
+
+
+def _sum_of(components: Float[Tensor, "component dim"], columns: Int[Tensor, "edit part"]) -> Float[Tensor, "edit dim"]:
+    """Sum of the components in the given columns; negative ones stand for none."""
+    return torch.where((columns >= 0)[..., None], components[columns.clamp(min=0)], 0.0).sum(1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,7 +223,7 @@ def retrieve_edits(embeddings: Embeddings, edits: Edits, editors: Mapping[str, E
         name: (*editor.moves(edits), editor.decomposition.components @ directions.T) for name, editor in editors.items()
     }
     parts: dict[str, list[EditOutcomes]] = {name: [] for name in editors}
-    step = max(64, BLOCK_BYTES // (8 * max(len(scenes), 1)))
+    step = max(16, BLOCK_BYTES // (8 * max(len(scenes), 1)))
     for start in range(0, len(edits), step):
         block = slice(start, start + step)
         bases, place = edits.base[block].unique(return_inverse=True)
@@ -297,14 +311,15 @@ def interference(embeddings: Embeddings, edits: Edits, editor: Editor) -> Interf
     others = design.columns(edits.scenes[edits.base])
     others[torch.arange(len(edits)), edits.slot] = -1
     others = others.flatten(1)
-    kept = (components[others.clamp(min=0)] * (others >= 0)[..., None]).sum(1)
+    kept = _sum_of(components, others)
 
     def along(direction: Tensor) -> Tensor:
         return (error * direction).sum(1) / direction.square().sum(1).clamp(min=1e-30)
 
-    plane = torch.linalg.qr(torch.stack([change, kept], dim=2))[0]
-    inside = (plane.transpose(1, 2) @ error[..., None]).square().sum((1, 2))
-    return Interference(along(change), along(kept), inside / error.square().sum(1).clamp(min=1e-30))
+    along_change, total = along(change), error.square().sum(1).clamp(min=1e-30)
+    upright = kept - ((kept * change).sum(1) / change.square().sum(1).clamp(min=1e-30))[:, None] * change
+    inside = along_change.square() * change.square().sum(1) + along(upright).square() * upright.square().sum(1)
+    return Interference(along_change, along(kept), inside / total)
 
 
 def remove(

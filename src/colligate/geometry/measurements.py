@@ -4,22 +4,28 @@ A `Subject` is what is measured: vectors of scenes with several objects, perhaps
 Each function takes one and gives the rows of one table of the paper; together they share probes and decompositions.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, cast
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from colligate.embeddings import Embeddings
-from colligate.geometry.components import Decomposition, Estimator, Parts, decompose, object_squares
+from colligate.geometry.components import (
+    Decomposition,
+    Estimator,
+    Parts,
+    decompose,
+    object_squares,
+    squares_around,
+)
 from colligate.geometry.information import LinearScores, QuadraticScores, binding_information
 from colligate.geometry.interventions import (
     MISSES,
     Editor,
-    EditOutcomes,
     Edits,
     classify_misses,
     concept_edits,
@@ -47,7 +53,7 @@ class Settings:
 
     probes: ProbeSettings = field(default_factory=ProbeSettings)
     """How probes are fitted; its protocol is the protocol of every row."""
-    edit_budget: int = 20_000
+    edit_budget: int = 10_000
     """Most edits of one kind that are scored; above it, a seeded choice."""
     retrieval_budget: int = 20_000
     """Most scenes whose reconstructions are looked up; above it, a seeded choice."""
@@ -123,9 +129,30 @@ class Subject:
         return self.embeddings.scenes
 
     @cached_property
+    def occurring(self) -> Bool[Tensor, " object"]:
+        """Which objects occur in the scenes."""
+        return self.scenes.contains_objects().any(0)
+
+    @cached_property
+    def no_object_probe(self) -> str | None:
+        """Why objects can't be probed, if they can't: a linear read-out has no row for an object it never saw."""
+        if not self.settings.probes.objects:
+            return "the object probe was left out"
+        unseen = self.occurring & ~self.scenes[self.split.fit].contains_objects().any(0)
+        if not unseen.any():
+            return None
+        seen, all_objects = int((self.occurring & ~unseen).sum()), int(self.occurring.sum())
+        return f"the fit part shows {seen} of {all_objects} objects, and a linear probe can't learn the others"
+
+    @cached_property
+    def probe_settings(self) -> ProbeSettings:
+        """How probes are fitted on this subject."""
+        return replace(self.settings.probes, objects=self.no_object_probe is None)
+
+    @cached_property
     def probes(self) -> Probes:
-        """Read-outs fitted on the split."""
-        return fit_probes(self.embeddings, self.split, self.settings.probes)
+        """Read-outs fitted on the split; without objects where the fit part doesn't show them all."""
+        return fit_probes(self.embeddings, self.split, self.probe_settings)
 
     @cached_property
     def _decompositions(self) -> dict[tuple[str, str], Decomposition]:
@@ -186,89 +213,111 @@ class Scorer:
 
     @cached_property
     def object_levels(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Chance, bag of concepts with random ties, and strict, for recognition of objects among all."""
-        present = self.scenes.contains_objects()
+        """Chance, bag of concepts with random ties, and strict, for recognition of objects among all that occur."""
+        present = self.scenes.contains_objects()[:, self.subject.occurring]
         level = bag_of_concepts_level(
             [self.scenes.contains(c) for c in range(self.scenes.space.num_concepts)],
-            self.scenes.space.object_values(torch.arange(self.scenes.space.num_objects)), present,
+            self.scenes.space.object_values(self.subject.occurring.nonzero()[:, 0]), present,
         )  # fmt: skip
         return chance_level(present), level.random_ties, level.strict
 
-    def recognition(self, prefix: str, outcomes: ProbeOutcomes, rows: Tensor | None = None, **more: Any) -> list[Row]:
-        """Rows for concepts (mean, joint, each) and objects (all, against the swap)."""
-        space, every = self.scenes.space, torch.ones(len(self.scenes), dtype=torch.bool)
-        mask = every if rows is None else rows
+    @cached_property
+    def swap_levels(self) -> tuple[Tensor, Tensor]:
+        """Which scenes have a swap that differs, and chance against it."""
+        foils = swap_foils(self.scenes) & self.subject.occurring
+        return foils.any(1), chance_level_of(self.scenes.contains_objects().sum(1), foils.sum(1))
 
-        def level(of: Tensor) -> float | None:
-            return float(of[mask].double().mean()) if mask.any() else None
+    def recognition(
+        self, name: str, outcomes: ProbeOutcomes, kinds: tuple[str, ...], rows: Tensor | None = None
+    ) -> Iterator[Row]:
+        """Rows for the given kinds of recognition, with chance and bag-of-concepts levels of the same scenes.
 
-        chances = self.concept_chance
-        known = {"bag_of_concepts": 1.0, "bag_of_concepts_strict": 1.0}
-        found = [
-            self.mean(f"{prefix}concept", outcomes.concepts.double().mean(1), rows,
-                      chance=level(torch.stack(chances).mean(0)), **known, **more),
-            self.mean(f"{prefix}concept.joint", outcomes.concepts.all(1), rows,
-                      chance=level(torch.stack(chances).prod(0)), **known, **more),
-        ]  # fmt: skip
-        for c, name in enumerate(space.names):
-            found.append(
-                self.mean(
-                    f"{prefix}concept.{name}", outcomes.concepts[:, c], rows, concept=name, chance=level(chances[c]),
-                    **known, **more,
+        Args:
+            name: id of the rows, `{}` standing for the kind.
+            outcomes: per scene.
+            kinds: of concept (mean over concepts), concept.joint (all), concept.<name>, object, object.swap.
+            rows: mask of the scenes to take; all by default.
+        """
+        mask = torch.ones(len(self.scenes), dtype=torch.bool) if rows is None else rows
+
+        def level(of: Tensor, among: Tensor = mask) -> float | None:
+            return float(of[among].double().mean()) if bool(among.any()) else None
+
+        ideal = {"bag_of_concepts": 1.0, "bag_of_concepts_strict": 1.0}
+        for kind in kinds:
+            id = name.format(kind)
+            if kind == "concept":
+                chance = level(torch.stack(self.concept_chance).mean(0))
+                yield self.mean(id, outcomes.concepts.double().mean(1), rows, chance=chance, **ideal)
+            elif kind == "concept.joint":
+                chance = level(torch.stack(self.concept_chance).prod(0))
+                yield self.mean(id, outcomes.concepts.all(1), rows, chance=chance, **ideal)
+            elif kind.startswith("concept."):
+                c = self.scenes.space.concept(kind.removeprefix("concept."))
+                yield self.mean(
+                    id, outcomes.concepts[:, c], rows, concept=self.scenes.space.names[c],
+                    chance=level(self.concept_chance[c]), **ideal,
                 )  # fmt: skip
-            )
-        if outcomes.objects is None or outcomes.swaps is None or outcomes.ties is None:
-            return found
-        chance, ties, strict = self.object_levels
-        found.append(
-            self.mean(
-                f"{prefix}object", outcomes.objects, rows, chance=level(chance), bag_of_concepts=level(ties),
-                bag_of_concepts_strict=level(strict), **more,
-            )  # fmt: skip
-        )
-        foils = swap_foils(self.scenes)
-        swappable = foils.any(1) & mask
-        against = chance_level_of(self.scenes.contains_objects().sum(1), foils.sum(1))
-        swap = float(against[swappable].mean()) if swappable.any() else None
-        found.append(
-            self.mean(
-                f"{prefix}object.swap", outcomes.swaps, swappable, chance=swap, bag_of_concepts=swap,
-                bag_of_concepts_strict=0.0 if swappable.any() else None, **more,
-            )  # fmt: skip
-        )
-        return found
+            elif outcomes.objects is None or outcomes.swaps is None:
+                yield self.subject.row(id, self.on, reason=self.subject.no_object_probe)
+            elif kind == "object":
+                chance, ties, strict = (level(of) for of in self.object_levels)
+                yield self.mean(
+                    id, outcomes.objects, rows, chance=chance, bag_of_concepts=ties, bag_of_concepts_strict=strict
+                )
+            elif kind == "object.swap":
+                differs, chance = self.swap_levels
+                among = differs & mask
+                yield self.mean(
+                    id, outcomes.swaps, among, chance=level(chance, among), bag_of_concepts=level(chance, among),
+                    bag_of_concepts_strict=0.0 if bool(among.any()) else None,
+                )  # fmt: skip
 
 
 def chance_level_of(held: Int[Tensor, " scene"], foils: Int[Tensor, " scene"]) -> Tensor:
     """Chance that random scores put `held` queries before `foils` others."""
-    total = (held + foils).double()
-    return torch.exp(torch.lgamma(held + 1.0) + torch.lgamma(foils + 1.0) - torch.lgamma(total + 1)).double()
+    present, absent = held.double(), foils.double()
+    return torch.exp(torch.lgamma(present + 1) + torch.lgamma(absent + 1) - torch.lgamma(present + absent + 1))
 
 
 @dataclass(frozen=True, eq=False)
 class RetrievalLevels:
-    """Levels of retrieval among the scenes of a set, for each of its rows.
+    """Levels of retrieval among the distinct scenes of a set, for each of its rows.
 
     Attributes:
-        chance: one over the number of distinct scenes.
-        bag: an ideal bag of concepts: one over the number of distinct scenes with the same values; and up to order.
+        num: number of distinct scenes.
+        same_values: how many of them hold the same values (an ideal bag of concepts can't tell them apart).
+        same_objects: how many of them hold the same objects in whatever order.
     """
 
-    chance: float
-    bag: Tensor
-    bag_up_to_order: Tensor
-    unordered: Tensor
+    num: int
+    same_values: Tensor
+    same_objects: Tensor
 
     @classmethod
     def of(cls, scenes: Scenes) -> "RetrievalLevels":
         """Count them."""
-        ids, first = _first_rows(scenes.ids)
-        bags, sets = scenes.bags, scenes.unordered_ids
-        per_bag = torch.bincount(bags[first], minlength=int(bags.max()) + 1)
-        _, of_set = sets.unique(return_inverse=True)
-        per_set = torch.bincount(of_set[first])
-        size = per_bag[bags].double()
-        return cls(1 / len(ids), 1 / size, per_set[of_set] / size, per_set[of_set] / len(ids))
+        _, first = _first_rows(scenes.ids)
+        bags, (_, sets) = scenes.bags, scenes.unordered_ids.unique(return_inverse=True)
+        per_bag, per_set = torch.bincount(bags[first], minlength=int(bags.max()) + 1), torch.bincount(sets[first])
+        return cls(len(first), per_bag[bags].double(), per_set[sets].double())
+
+    def exact(self, rows: Int[Tensor, " row"]) -> dict[str, Any]:
+        """Levels of finding these scenes themselves."""
+        return self._levels(torch.ones(len(rows), dtype=torch.float64), self.same_values[rows])
+
+    def up_to_order(self, rows: Int[Tensor, " row"]) -> dict[str, Any]:
+        """Levels of finding these scenes or another order of their objects."""
+        return self._levels(self.same_objects[rows], self.same_values[rows])
+
+    def _levels(self, right: Tensor, tied: Tensor) -> dict[str, Any]:
+        if not len(right):
+            return {}
+        return {
+            "chance": float(right.mean()) / self.num,
+            "bag_of_concepts": float((right / tied).mean()),
+            "bag_of_concepts_strict": float((right == tied).double().mean()),
+        }
 
 
 def _first_rows(ids: Tensor) -> tuple[Tensor, Tensor]:
@@ -276,11 +325,6 @@ def _first_rows(ids: Tensor) -> tuple[Tensor, Tensor]:
     first = torch.zeros(len(found), dtype=torch.int64)
     first[inverse.flip(0)] = torch.arange(len(ids)).flip(0)
     return found, first
-
-
-def _missing(subject: Subject, ids: Mapping[str, str], ons: tuple[str, ...], error: ValueError) -> list[Row]:
-    """Rows without a value, for measurements that can't be taken."""
-    return [subject.row(id, on, reason=str(error)) for id in ids for on in ons]
 
 
 def probe_rows(subject: Subject) -> list[Row]:
@@ -292,21 +336,27 @@ def probe_rows(subject: Subject) -> list[Row]:
     scenes = subject.scenes[rows]
     outcomes = subject.probes.recognise(subject.embeddings.vectors[rows], scenes)
     score = Scorer(subject, "test", scenes)
-    found = score.recognition("probe.", outcomes)
+    each = tuple(f"concept.{name}" for name in scenes.space.names)
+    found = list(score.recognition("probe.{}", outcomes, ("concept", "concept.joint", *each, "object", "object.swap")))
     if outcomes.ties is not None:
         found.append(score.mean("ties.probe.object", outcomes.ties))
     return found
 
 
-def decomposition_rows(subject: Subject) -> list[Row]:
-    """How much do the components explain, and do they find their scene again? Paper: Tables 2 and 4."""
+def decomposition_rows(subject: Subject, names: tuple[str, ...] | None = None) -> list[Row]:
+    """How much do the components explain, and do they find their scene again? Paper: Tables 2 and 4.
+
+    Args:
+        subject: what is measured.
+        names: of `ESTIMATORS`; all by default.
+    """
     levels, found = RetrievalLevels.of(subject.scenes), list[Row]()
     scorers = {on: Scorer(subject, on, subject.scenes[subject.rows_on(on)]) for on in ("all", "fit", "test")}
-    for name, *_ in ESTIMATORS:
+    for name in names or tuple(name for name, *_ in ESTIMATORS):
         for on, score in scorers.items():
             try:
                 decomposition = subject.decomposition(name, on)
-                predicted = _predictions(decomposition, subject.scenes[subject.rows_on(on)])
+                predicted = decomposition.predict(subject.scenes[subject.rows_on(on)])
             except ValueError as error:
                 found += [
                     subject.row(id, on, reason=str(error))
@@ -320,10 +370,6 @@ def decomposition_rows(subject: Subject) -> list[Row]:
     return found
 
 
-def _predictions(decomposition: Decomposition, scenes: Scenes) -> Tensor:
-    return decomposition.predict(scenes)
-
-
 def _reconstruction(
     subject: Subject, score: Scorer, name: str, decomposition: Decomposition, predicted: Tensor, levels: RetrievalLevels
 ) -> Iterator[Row]:
@@ -331,7 +377,7 @@ def _reconstruction(
     vectors = subject.embeddings.vectors[rows].double()
     centres = decomposition.centres[score.scenes.counts]
     yield score.explained(
-        f"r2.{name}", (vectors - predicted).square().sum(1), (vectors - centres).square().sum(1), chance=0.0
+        f"r2.{name}", (vectors - predicted).square().sum(1), squares_around(centres, vectors), chance=0.0
     )
     chosen = torch.arange(len(rows))
     if len(rows) > subject.settings.retrieval_budget:
@@ -341,28 +387,12 @@ def _reconstruction(
     hits = retrieve_vectors(predicted[chosen], subject.embeddings.vectors, keys[rows[chosen]], keys)
     part = score if len(chosen) == len(rows) else Scorer(subject, score.on, score.scenes[chosen])
     scored = rows[chosen]
-    yield part.mean(
-        f"retrieval.{name}", hits.hits[:, 0], chance=levels.chance, bag_of_concepts=float(levels.bag[scored].mean()),
-        bag_of_concepts_strict=float((levels.bag[scored] == 1).double().mean()),
-    )  # fmt: skip
-    yield part.mean(
-        f"retrieval.{name}.up_to_order", hits.hits[:, 1], chance=float(levels.unordered[scored].mean()),
-        bag_of_concepts=float(levels.bag_up_to_order[scored].mean()),
-        bag_of_concepts_strict=float((levels.bag_up_to_order[scored] == 1).double().mean()),
-    )  # fmt: skip
+    yield part.mean(f"retrieval.{name}", hits.hits[:, 0], **levels.exact(scored))
+    yield part.mean(f"retrieval.{name}.up_to_order", hits.hits[:, 1], **levels.up_to_order(scored))
     yield part.mean(f"ties.retrieval.{name}", hits.tied > 1)
     if score.on == "test":
         outcomes = subject.probes.recognise(predicted.float(), score.scenes)
-        for row in score.recognition("reconstruction.probe.", outcomes):
-            kind = row.id.removeprefix("reconstruction.probe.")
-            if kind in ("concept", "object"):
-                yield _renamed(row, f"reconstruction.probe.{kind}.{name}")
-
-
-def _renamed(row: Row, id: str) -> Row:
-    from dataclasses import replace
-
-    return replace(row, id=id)
+        yield from score.recognition(f"reconstruction.probe.{{}}.{name}", outcomes, ("concept", "object"))
 
 
 def _objects_from_concepts(subject: Subject, on: str, positions: str) -> Row:
@@ -396,11 +426,16 @@ def editors(subject: Subject, on: str, strength: float = 1.0) -> tuple[dict[str,
     return found, reasons
 
 
-def edit_rows(subject: Subject) -> list[Row]:
+def edit_rows(subject: Subject, *, ways: tuple[str, ...] | None = None, brief: bool = False) -> list[Row]:
     """Does exchanging a component turn one scene's vector into the other's? Paper: Table 3, and shared concepts.
 
     Edits of the first concept have no name of their own in ids (`edit.retrieval.avg`), those of other concepts and of
     whole objects do (`edit.retrieval.shape.avg`, `edit.retrieval.object.avg`).
+
+    Args:
+        subject: what is measured.
+        ways: names of `EDITORS` or "orthogonal"; all by default.
+        brief: only edits of the first concept on all scenes.
     """
     settings, scenes = subject.settings, subject.scenes
     levels, found = RetrievalLevels.of(scenes), list[Row]()
@@ -409,82 +444,86 @@ def edit_rows(subject: Subject) -> list[Row]:
     }
     kinds["object."] = lambda: object_edits(scenes, budget=settings.edit_budget, seed=settings.seed)
     for prefix, listed in kinds.items():
+        if brief and prefix:
+            continue
         every = listed()
-        for on in ("all", "fit", "test"):
-            edits = (every if on == "all" else every.within(subject.rows_on(on))).draw(
-                settings.edit_budget, settings.seed
-            )
-            found += _edit_rows(subject, edits, on, prefix, levels)
-            if on == "all" and prefix == "":
+        for on in ("all",) if brief else ("all", "fit", "test"):
+            edits = every if on == "all" else every.within(subject.rows_on(on))
+            edits = edits.draw(settings.edit_budget, settings.seed)
+            found += _edit_rows(subject, edits, on, prefix, levels, ways)
+            if on == "all" and prefix == "" and not brief:
+                found += _interference_rows(subject, edits)
                 found += _strength_rows(subject, edits, levels)
     return found
 
 
-def _edit_rows(subject: Subject, edits: Edits, on: str, prefix: str, levels: RetrievalLevels) -> Iterator[Row]:
+def _edit_rows(
+    subject: Subject, edits: Edits, on: str, prefix: str, levels: RetrievalLevels, chosen: tuple[str, ...] | None
+) -> Iterator[Row]:
     ways, reasons = editors(subject, on)
+    if chosen is not None:
+        ways = {name: editor for name, editor in ways.items() if name in chosen}
     for name, reason in reasons.items():
-        yield subject.row(f"edit.retrieval.{prefix}{name}", on, reason=reason)
+        if chosen is None or name in chosen:
+            yield subject.row(f"edit.retrieval.{prefix}{name}", on, reason=reason)
     if not len(edits):
+        reason = "no scene of this part becomes another of it by such an edit"
         for name in ways:
-            yield subject.row(f"edit.retrieval.{prefix}{name}", on, n=0, reason="no scene of this part is an edit of another")
+            yield subject.row(f"edit.retrieval.{prefix}{name}", on, n=0, reason=reason)
         return
     score = Scorer(subject, on, subject.scenes[edits.target], subject.scenes.objects[edits.base])
     shared = edits.shared
     groups: dict[str, Tensor | None] = {"": None, ".different": ~shared.any(1), ".shared": shared.any(1)}
     for c, name in enumerate(subject.scenes.space.names):
         groups[f".shared.{name}"] = shared[:, c]
+    read = subject.probes.scores(subject.embeddings.vectors) if on != "fit" else None
     for name, outcomes in retrieve_edits(subject.embeddings, edits, ways).items():
         for group, mask in groups.items():
             kept = edits.target if mask is None else edits.target[mask]
-            bag = levels.bag[kept]
-            yield score.mean(
-                f"edit.retrieval.{prefix}{name}{group}", outcomes.hits, mask, chance=levels.chance,
-                bag_of_concepts=float(bag.mean()) if len(kept) else None,
-                bag_of_concepts_strict=float((bag == 1).double().mean()) if len(kept) else None,
-            )  # fmt: skip
-            either = levels.bag_up_to_order[kept]
-            yield score.mean(
-                f"edit.retrieval.{prefix}{name}{group}.up_to_order", outcomes.hits_up_to_order, mask,
-                chance=float(levels.unordered[kept].mean()) if len(kept) else None,
-                bag_of_concepts=float(either.mean()) if len(kept) else None,
-                bag_of_concepts_strict=float((either == 1).double().mean()) if len(kept) else None,
-            )  # fmt: skip
+            id = f"edit.retrieval.{prefix}{name}{group}"
+            yield score.mean(id, outcomes.hits, mask, **levels.exact(kept))
+            yield score.mean(f"{id}.up_to_order", outcomes.hits_up_to_order, mask, **levels.up_to_order(kept))
         yield score.mean(f"ties.edit.{prefix}{name}", outcomes.ties > 1)
-        if on != "fit":
-            yield from _edit_probe_rows(subject, score, edits, prefix + name, ways[name], groups)
-        if prefix == "" and on == "all":
-            yield from _interference_rows(subject, score, edits, name, ways[name], outcomes)
+        if read is not None:
+            of_components = subject.probes.scores(ways[name].decomposition.components)
+            probed = subject.probes.judge(ways[name].add(read, of_components, edits), score.scenes)
+            for group in ("", ".different", ".shared"):
+                yield from score.recognition(
+                    f"edit.probe.{{}}.{prefix}{name}{group}", probed, ("concept", "object"), groups[group]
+                )
 
 
-def _edit_probe_rows(
-    subject: Subject, score: Scorer, edits: Edits, name: str, editor: Editor, groups: Mapping[str, Tensor | None]
-) -> Iterator[Row]:
-    edited = editor.apply(subject.embeddings, edits)
-    outcomes = subject.probes.recognise(edited, score.scenes)
-    for group, mask in groups.items():
-        if group.startswith(".shared."):
-            continue
-        for row in score.recognition("", outcomes, mask):
-            if row.id in ("concept", "concept.joint", "object"):
-                yield _renamed(row, f"edit.probe.{row.id}.{name}{group}")
+SAMPLE = 4000
+"""Edits behind the interference and strength rows."""
 
 
-def _interference_rows(
-    subject: Subject, score: Scorer, edits: Edits, name: str, editor: Editor, outcomes: EditOutcomes
-) -> Iterator[Row]:
-    found = interference(subject.embeddings, edits, editor)
-    kinds = classify_misses(edits, outcomes.nearest)
+def _interference_rows(subject: Subject, edits: Edits) -> Iterator[Row]:
+    """Where the error of an edit lies, and where missed edits land, for pairs that share a value and those that don't."""
+    edits = edits.draw(SAMPLE, subject.settings.seed)
+    if not len(edits):
+        return
+    ways, _ = editors(subject, "all")
+    score = Scorer(subject, "all", subject.scenes[edits.target], subject.scenes.objects[edits.base])
     shared = edits.shared.any(1)
-    for group, mask in (("different", ~shared), ("shared", shared)):
-        yield score.mean(f"interference.overshoot.{name}.{group}", found.overshoot, mask)
-        yield score.mean(f"interference.other_value.{name}.{group}", found.other_value, mask)
-        yield score.mean(f"interference.explained.{name}.{group}", found.explained, mask)
-        for index, kind in enumerate(MISSES):
-            yield score.mean(f"interference.miss.{name}.{kind}.{group}", kinds == index, mask)
+    for name, outcomes in retrieve_edits(subject.embeddings, edits, ways).items():
+        found = interference(subject.embeddings, edits, ways[name])
+        kinds = classify_misses(edits, outcomes.nearest)
+        for group, mask in (("different", ~shared), ("shared", shared)):
+            yield score.mean(f"interference.overshoot.{name}.{group}", found.overshoot, mask)
+            yield score.mean(f"interference.other_value.{name}.{group}", found.other_value, mask)
+            yield score.mean(f"interference.explained.{name}.{group}", found.explained, mask)
+            for index, kind in enumerate(MISSES):
+                yield score.mean(f"interference.miss.{name}.{kind}.{group}", kinds == index, mask)
+
+
+def replay_rows(subject: Subject, edits: Edits) -> list[Row]:
+    """The rows of `edit_rows` for a given list of edits, under ids that begin with `replay.`."""
+    levels = RetrievalLevels.of(subject.scenes)
+    return [replace(row, id=f"replay.{row.id}") for row in _edit_rows(subject, edits, "all", "", levels, None)]
 
 
 def _strength_rows(subject: Subject, edits: Edits, levels: RetrievalLevels) -> Iterator[Row]:
-    edits = edits.draw(min(4000, subject.settings.edit_budget), subject.settings.seed)
+    edits = edits.draw(SAMPLE, subject.settings.seed)
     if not len(edits):
         return
     score = Scorer(subject, "all", subject.scenes[edits.target], subject.scenes.objects[edits.base])
@@ -498,10 +537,8 @@ def _strength_rows(subject: Subject, edits: Edits, levels: RetrievalLevels) -> I
         subject.embeddings, edits, {f"{name} {strength}": editor for (name, strength), editor in ways.items()}
     )
     for name, strength in ways:
-        yield score.mean(
-            f"edit.strength.{name}", outcomes[f"{name} {strength}"].hits, family=f"{strength:g}", chance=levels.chance,
-            bag_of_concepts=float(levels.bag[edits.target].mean()),
-        )  # fmt: skip
+        hits = outcomes[f"{name} {strength}"].hits
+        yield score.mean(f"edit.strength.{name}", hits, family=f"{strength:g}", **levels.exact(edits.target))
 
 
 def removal_rows(subject: Subject) -> list[Row]:
@@ -532,12 +569,10 @@ def removal_rows(subject: Subject) -> list[Row]:
                 for how in ("retrained", "frozen") for of in ("concept", "object")
             ]  # fmt: skip
             continue
-        retrained = subject.probes if what == "original" else fit_probes(left, subject.split, subject.settings.probes)
+        retrained = subject.probes if what == "original" else fit_probes(left, subject.split, subject.probe_settings)
         for how, probes in (("retrained", retrained), ("frozen", subject.probes)):
             outcomes = probes.recognise(left.vectors[rows], score.scenes)
-            for row in score.recognition(f"removal.{what}.{how}.", outcomes):
-                if row.id.endswith((f"{how}.concept", f"{how}.object")):
-                    found.append(row)
+            found += score.recognition(f"removal.{what}.{how}.{{}}", outcomes, ("concept", "object"))
     return found
 
 

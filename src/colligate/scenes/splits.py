@@ -2,7 +2,7 @@
 
 A rule is a frozen dataclass with `split(scenes, seed) -> Split`. `ByScene` divides scenes, `ByObject` and `ByValuePair`
 hold out what can stand in a slot, `BySwaps` holds out objects so that binding can be tested among unseen objects only,
-`Given` takes a column of the user's table.
+`Given` takes a column of the user's table, `PaperScenes` is the authors' split.
 """
 
 import math
@@ -214,6 +214,45 @@ class ByScene:
         test = max(1, math.floor((1 - self.fit - self.validation) * num + 0.5))
         validation, test = min(validation, max(num - 2, 0)), min(test, num - 1)
         return num - validation - test, validation, test
+
+
+@dataclass(frozen=True)
+class PaperScenes:
+    """Divide rows as the authors' code does: a random share to fit on, all others for the test.
+
+        first int(fit * N) rows of torch.randperm(N), under a generator seeded with `seed`
+
+    There is no validation part, a scene and its twin may stand in different parts, and nothing ensures that the fit
+    part sees every value; a note names those that it misses.
+
+    Paper: arXiv:2605.31503: fit = 0.4 for probes, 0.99 for the components that are removed.
+
+    Args:
+        fit: share of rows to fit on.
+
+    Example:
+        >>> split = PaperScenes().split(ConceptSpace(color=3, shape=2).all_scenes(slots=2), seed=0)
+        >>> len(split.fit), len(split.validation), len(split.test)
+        (14, 0, 22)
+    """
+
+    fit: float = 0.4
+
+    def __post_init__(self) -> None:
+        if not 0 < self.fit < 1:
+            raise ValueError(f"The share to fit on must lie strictly between 0 and 1; got fit={self.fit:g}.")
+
+    def split(self, scenes: Scenes, seed: int) -> Split:
+        """Divide the rows.
+
+        Raises:
+            ValueError: a part would be empty.
+        """
+        order = torch.randperm(len(scenes), generator=torch.Generator().manual_seed(seed))
+        codes = torch.full((len(scenes),), PARTS.index("test"))
+        codes[order[: int(self.fit * len(scenes))]] = PARTS.index("fit")
+        name = f"by row as the paper's code, fit {self.fit:g}, seed {seed}"
+        return _assemble(scenes, codes, name, empty_validation=True, report_unseen=True)
 
 
 @dataclass(frozen=True)

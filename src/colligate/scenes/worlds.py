@@ -7,7 +7,7 @@ import csv
 import hashlib
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -300,11 +300,29 @@ def render(world: World, folder: Path, *, limit: int | None = None) -> Path:
             png = io.BytesIO()
             picture.save(png, format="PNG")
             write_atomic(_inside(folder, names[row]), png.getvalue())
-    table = io.StringIO()
-    csv.writer(table, lineterminator="\n").writerows(_label_rows(world, rows, names))
     labels = _inside(folder, "labels.csv")
-    write_atomic(labels, table.getvalue().encode())
+    write_atomic(labels, labels_bytes(world, rows, names))
     return labels
+
+
+def labels_bytes(
+    world: World, rows: Int[Tensor, " row"] | None = None, filenames: Sequence[str] | None = None
+) -> bytes:
+    """A world's labels table as CSV: what `sources.read_labels` reads back as the same scenes.
+
+    Args:
+        world: scenes, and captions and split if it has them.
+        rows: rows to list; all by default.
+        filenames: a picture file for each row.
+
+    Example:
+        >>> print(labels_bytes(load_world("clevr"), torch.tensor([1])).decode().splitlines()[1])
+        0,blue,0,cube,0,blue,1,cylinder,a blue cube and a blue cylinder
+    """
+    listed = torch.arange(len(world)) if rows is None else rows
+    table = io.StringIO()
+    csv.writer(table, lineterminator="\n").writerows(_label_rows(world, listed, filenames))
+    return table.getvalue().encode()
 
 
 def _inside(folder: Path, name: str) -> Path:
@@ -315,16 +333,18 @@ def _inside(folder: Path, name: str) -> Path:
     return path
 
 
-def _label_rows(world: World, rows: Int[Tensor, " row"], names: list[str]) -> Iterator[list[object]]:
+def _label_rows(
+    world: World, rows: Int[Tensor, " row"], filenames: Sequence[str] | None
+) -> Iterator[list[object]]:
     """Header and rows of a labels table."""
     space, scenes = world.scenes.space, world.scenes[rows]
     texts = world.texts(rows) if world.captions is not None else None
-    head: list[object] = ["filename"]
+    head: list[object] = [] if filenames is None else ["filename"]
     for k in range(scenes.slots):
         head += [column for name in space.names for column in (f"slot{k + 1}_{name}", f"slot{k + 1}_{name}_word")]
     yield head + ["caption"] * (texts is not None) + ["split"] * (world.parts is not None)
-    for i, (name, slots) in enumerate(zip(names, scenes.values.tolist(), strict=True)):
-        cells: list[object] = [name]
+    for i, slots in enumerate(scenes.values.tolist()):
+        cells: list[object] = [] if filenames is None else [filenames[i]]
         for values in slots:
             for words, value in zip(space.words, values, strict=True):
                 cells += [value, words[value]] if value >= 0 else ["", ""]
