@@ -185,6 +185,8 @@ class SceneTable(nn.Module):
 
     def forward(self, values: Int[Tensor, "scene slot concept"]) -> Float[Tensor, "scene dim"]:
         """Look the scene up."""
+        if values.shape[1] > len(self.shape):
+            raise ValueError(f"A table of scenes of {len(self.shape)} slots got scenes of {values.shape[1]}.")
         row = torch.zeros(len(values), dtype=torch.int64, device=values.device)
         digits = self.space.object_ids(values) + 1
         for k, base in enumerate(self.shape):

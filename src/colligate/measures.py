@@ -118,30 +118,53 @@ def retrieve(
     return Retrieval(hits, top, tied)
 
 
-def retrieve_vectors(
-    queries: Float[Tensor, "query dim"],
-    candidates: Float[Tensor, "candidate dim"],
+def retrieve_sums(
+    base: Float[Tensor, "query candidate"] | None,
+    columns: Int[Tensor, "query part"],
+    weights: Float[Tensor, "query part"] | None,
+    from_parts: Float[Tensor, "component candidate"],
     targets: Int[Tensor, "query key"],
     keys: Int[Tensor, "candidate key"],
-    *,
-    block_bytes: int = 2**28,
 ) -> Retrieval:
-    """`retrieve` by cosine, in float64 and in blocks of queries, never all scores at once.
+    """`retrieve` for queries that are sums of components, whose scores are sums of rows computed once.
+
+        score(q, c) = base[q, c] + sum_p weights[q, p] from_parts[columns[q, p], c]
+
+    Args:
+        base: scores to start from; zero by default. Overwritten.
+        columns: components of each query; -1 for none.
+        weights: how much of each; 1 by default.
+        from_parts: scores of every component against every candidate.
+        targets: as in `retrieve`.
+        keys: as in `retrieve`.
+    """
+    total = base
+    for p in range(columns.shape[1]):
+        part = from_parts.index_select(0, columns[:, p].clamp(min=0))
+        if weights is not None:
+            part *= weights[:, p, None]
+        if bool((columns[:, p] < 0).any()):
+            part[columns[:, p] < 0] = 0
+        total = part if total is None else total.add_(part)
+    assert total is not None
+    return retrieve(total, targets, keys)
+
+
+SCORES_AT_ONCE = 2**18
+"""Scores in a block: few enough to stay in a core's cache while they are added up and searched."""
+
+
+def joined(parts: Sequence[Retrieval], keys: int) -> Retrieval:
+    """Outcomes of several blocks, one after the other.
 
     Example:
-        >>> key = torch.arange(3)[:, None]
-        >>> retrieve_vectors(2 * torch.eye(3), torch.eye(3), key, key).hits.mean().item()
-        1.0
+        >>> joined([], keys=2).hits.shape
+        torch.Size([0, 2])
     """
-    directions = torch.nn.functional.normalize(candidates.double(), dim=1)
-    step = max(64, block_bytes // (8 * max(len(candidates), 1)))
-    found = [
-        retrieve(queries[i : i + step].double() @ directions.T, targets[i : i + step], keys)
-        for i in range(0, len(queries), step)
-    ]
-    if not found:
-        return Retrieval(torch.zeros(0, targets.shape[1], dtype=torch.float64), targets[:, 0], targets[:, 0])
-    return Retrieval(*(torch.cat(part) for part in zip(*found, strict=True)))
+    if not parts:
+        none = torch.zeros(0, dtype=torch.int64)
+        return Retrieval(torch.zeros(0, keys, dtype=torch.float64), none, none)
+    return Retrieval(*(torch.cat(part) for part in zip(*parts, strict=True)))
 
 
 class BagLevel(NamedTuple):
@@ -152,7 +175,7 @@ class BagLevel(NamedTuple):
 
 
 def bag_of_concepts_level(
-    values_present: Sequence[Bool[Tensor, "scene value"]],
+    values_present: Sequence[Bool[Tensor, "scene _"]],
     query_values: Int[Tensor, "query concept"],
     present: Bool[Tensor, "scene query"],
 ) -> BagLevel:

@@ -35,6 +35,8 @@ class ProbeSettings:
     """Shrinkages tried, relative to the vectors' variance: near 0 all directions count alike, at 1 large ones lead."""
     max_steps: int = 300
     """Most L-BFGS steps (strict)."""
+    tolerance: float = 1e-4
+    """When a member has converged: see `fitting.minimise` (strict)."""
     paper_steps: int = 10_000
     """Adam steps (paper)."""
     seed: int = 0
@@ -332,6 +334,11 @@ class LinearReadouts:
 
 
 def _fit_strict(vectors: Tensor, targets: dict[str, Tensor], split: Split, settings: ProbeSettings) -> _Fitted:
+    if not len(split.validation) and len(settings.strengths) > 1:
+        raise ValueError(
+            f"The split {split.name} has no validation part to choose the probes' strength on; give it one, or give "
+            "ProbeSettings a single strength."
+        )
     axes = Axes.of(vectors[split.fit])
     features, validation = axes.features(vectors[split.fit]), vectors[split.validation]
     names_of: dict[int, list[str]] = {}
@@ -349,7 +356,7 @@ def _fit_strict(vectors: Tensor, targets: dict[str, Tensor], split: Split, setti
                 features, SoftmaxLoss(stacked, of), stacked.shape[2], shrinkages, settings.penalty
             )
             start = torch.zeros(len(block), features.shape[1] * stacked.shape[2])
-            best = minimise(problem, start, max_steps=settings.max_steps)
+            best = minimise(problem, start, max_steps=settings.max_steps, tolerance=settings.tolerance)
             members = torch.arange(len(block))
             matrices = problem.weights(best.parameters, members).permute(0, 2, 1) @ axes.to_axes.T  # member, query, dim
             entropies = problem.loss.value(problem.state(best.parameters, members), members).tolist()

@@ -19,6 +19,7 @@ from colligate import __version__
 from colligate.embedders import Model, NoControl, Tower, embed, load_model, random_init
 from colligate.embedders.precomputed import read_vectors
 from colligate.embeddings import Embeddings
+from colligate.engine import fitting_threads
 from colligate.geometry.measurements import (
     Settings,
     Subject,
@@ -205,20 +206,21 @@ def study(
         return Study(folder, read_table(folder / "table.csv"), record, _write_page(folder, config, page), found=True)
     subject = Subject.of(source.embeddings, _rule(config, source), _measuring(config))
     chosen = tuple(BATTERIES) if only is None else only
-    rows = _measure(subject, chosen, clock)
-    rows = _with_control(rows, chosen, config, source, clock)
-    if only is None:
-        rows += _normalized_rows(subject, source, clock)
-        rows += _depth_rows(subject, config, source, clock)
-    if config.edits is not None:
-        from colligate.geometry.replay import read_edit_list
+    with fitting_threads() as threads:
+        rows = _measure(subject, chosen, clock)
+        rows = _with_control(rows, chosen, config, source, clock)
+        if only is None:
+            rows += _normalized_rows(subject, clock)
+            rows += _depth_rows(subject, config, source, clock)
+        if config.edits is not None:
+            from colligate.geometry.replay import read_edit_list
 
-        rows += replay_rows(subject, read_edit_list(config.edits, subject.scenes))
-    figures: dict[str, object] = {}
-    if only is None:
-        with clock.stage("figures"):
-            figures = views(subject) | _pictures(source, subject)
-    record = _record(config, source, subject, kind, clock)
+            rows += replay_rows(subject, read_edit_list(config.edits, subject.scenes))
+        figures: dict[str, object] = {}
+        if only is None:
+            with clock.stage("figures"):
+                figures = views(subject) | _pictures(source, subject)
+    record = _record(config, source, subject, kind, clock) | {"threads": threads}
     write_record(folder, record, rows, figures, _arrays(subject, chosen))
     return Study(folder, rows, record, _write_page(folder, config, page and only is None))
 
@@ -374,7 +376,7 @@ NORMALIZED = ("object.least_squares", "object.avg", "object.avg+pos", "concept.l
 """Decompositions that are measured on normalised vectors too."""
 
 
-def _normalized_rows(subject: Subject, source: Source, clock: _Clock) -> list[Row]:
+def _normalized_rows(subject: Subject, clock: _Clock) -> list[Row]:
     """The leading measurements on vectors of length one, under ids that begin with `normalized.`."""
     lengths = subject.embeddings.vectors.norm(dim=1)
     if bool(((lengths - 1).abs() < 1e-4).all()):

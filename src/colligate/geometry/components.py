@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from colligate.embeddings import Embeddings
+from colligate.measures import SCORES_AT_ONCE, Retrieval, joined, retrieve_sums
 from colligate.scenes.space import ConceptSpace, Scenes
 
 Parts = Literal["concept", "object"]
@@ -135,6 +136,27 @@ class Decomposition:
                 "fit on more scenes or leave such scenes out."
             )
         return total
+
+    def retrieve(self, embeddings: Embeddings, rows: Int[Tensor, " row"]) -> Retrieval:
+        """Whether the vectors predicted for these rows are nearest, by cosine, to their own scene among all scenes.
+
+        Two notions of right, as columns of `hits`: the scene itself (any replicate), and up to the order of its objects.
+        """
+        scenes = embeddings.scenes
+        directions = torch.nn.functional.normalize(embeddings.vectors.double(), dim=1).T.contiguous()
+        keys = torch.stack([scenes.ids, scenes.unordered_ids], dim=1)
+        columns = self.design.columns(scenes[rows]).flatten(1)
+        rank = len(self.components)
+        columns = torch.cat([columns, rank + scenes.counts[rows, None]], dim=1)
+        from_parts = torch.cat([self.components, self.means]) @ directions
+        step = max(16, SCORES_AT_ONCE // max(len(scenes), 1))
+        return joined(
+            [
+                retrieve_sums(None, columns[i : i + step], None, from_parts, keys[rows[i : i + step]], keys)
+                for i in range(0, len(rows), step)
+            ],
+            keys=2,
+        )
 
     def squares(self, embeddings: Embeddings) -> tuple[Float[Tensor, " scene"], Float[Tensor, " scene"]]:
         """Per scene, the squared error and the squared distance from the fit part's mean of its number of objects."""

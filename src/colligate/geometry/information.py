@@ -192,7 +192,7 @@ def binding_information(
     *,
     shrinkages: tuple[float, ...] = (1e-8, 1e-5, 1e-2),
     penalties: tuple[float, ...] = (1e-4, 1e-2),
-    max_steps: int = 150,
+    max_steps: int = 100,
     seed: int = 0,
 ) -> Information:
     """Bound the information that vectors carry about which values go together.
@@ -210,7 +210,8 @@ def binding_information(
         seed: of the quadratic form's starting point.
 
     Raises:
-        ValueError: no scene leaves anything to tell (fewer than two objects or concepts that differ).
+        ValueError: no scene leaves anything to tell (fewer than two objects or concepts that differ), or none of
+            the validation part does.
 
     Example:
         >>> from colligate.binding import no_binding, object_product
@@ -233,6 +234,11 @@ def binding_information(
             "Which values are present already tells the objects of every scene, so there is no binding to measure; "
             "use scenes of two or more objects that differ in two or more concepts."
         )
+    if not len(validation):
+        raise ValueError(
+            f"The split {split.name} has no validation scene that leaves anything to tell, so shrinkage and temperature "
+            "can't be chosen; use a split with a validation part."
+        )
     axes = Axes.of(embeddings.vectors[split.fit])
     features = axes.features(embeddings.vectors)
     best: tuple[float, float, Tensor] | None = None
@@ -245,7 +251,7 @@ def binding_information(
         start = torch.zeros(len(shrinkages), features.shape[1], form.queries(scenes.space))
         products = start[:, :, scenes.space.num_objects :]
         products.copy_(torch.randn(products.shape, generator=generator) * (0.1 / features.shape[1] ** 0.5))
-        found = minimise(problem, start.flatten(1), max_steps=max_steps)
+        found = minimise(problem, start.flatten(1), max_steps=max_steps, tolerance=1e-4)
         for weights in problem.weights(found.parameters, torch.arange(len(shrinkages))):
             scores = form.scores(features[validation] @ weights, scenes.space)
             for temperature in TEMPERATURES:

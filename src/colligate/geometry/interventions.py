@@ -14,11 +14,8 @@ from torch import Tensor
 
 from colligate.embeddings import Embeddings
 from colligate.geometry.components import Decomposition
-from colligate.measures import retrieve
+from colligate.measures import SCORES_AT_ONCE, Retrieval, joined, retrieve_sums
 from colligate.scenes.space import Scenes
-
-BLOCK_BYTES = 2**22
-"""Memory that a block of scores may take: small enough to stay in a core's cache while it is added up and searched."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,11 +54,15 @@ class Edits:
         return Edits(self.scenes, self.base[edits], self.slot[edits], self.target[edits])
 
     def draw(self, budget: int, seed: int) -> "Edits":
-        """A seeded choice of at most `budget` edits, in order."""
+        """A seeded choice of base scenes with all their edits, at most `budget` edits (or those of one scene)."""
         if len(self) <= budget:
             return self
         generator = torch.Generator().manual_seed(seed)
-        return self.select(torch.randperm(len(self), generator=generator)[:budget].sort().values)
+        bases, of_base, sizes = self.base.unique(return_inverse=True, return_counts=True)
+        order = torch.randperm(len(bases), generator=generator)
+        taken = torch.zeros(len(bases), dtype=torch.bool)
+        taken[order[: max(1, int((sizes[order].cumsum(0) <= budget).sum()))]] = True
+        return self.select(taken[of_base].nonzero()[:, 0])
 
 
 def concept_edits(scenes: Scenes, concept: int) -> Edits:
@@ -216,34 +217,24 @@ def retrieve_edits(embeddings: Embeddings, edits: Edits, editors: Mapping[str, E
         1.0
     """
     vectors = embeddings.vectors.double()
-    directions = torch.nn.functional.normalize(vectors, dim=1)
-    scenes = embeddings.scenes
-    keys = torch.stack([scenes.ids, scenes.unordered_ids], dim=1)
+    directions = torch.nn.functional.normalize(vectors, dim=1).T.contiguous()
+    keys = torch.stack([embeddings.scenes.ids, embeddings.scenes.unordered_ids], dim=1)
     prepared = {
-        name: (*editor.moves(edits), editor.decomposition.components @ directions.T) for name, editor in editors.items()
+        name: (*editor.moves(edits), editor.decomposition.components @ directions) for name, editor in editors.items()
     }
-    parts: dict[str, list[EditOutcomes]] = {name: [] for name in editors}
-    step = max(16, BLOCK_BYTES // (8 * max(len(scenes), 1)))
+    found: dict[str, list[Retrieval]] = {name: [] for name in editors}
+    step = max(16, SCORES_AT_ONCE // max(len(vectors), 1))
     for start in range(0, len(edits), step):
         block = slice(start, start + step)
         bases, place = edits.base[block].unique(return_inverse=True)
-        from_base = vectors[bases] @ directions.T
-        targets = keys[edits.target[block]]
+        from_bases = vectors[bases] @ directions
         for name, (columns, weights, from_parts) in prepared.items():
-            scores = from_base[place]
-            for column, weight in zip(columns[block].unbind(1), weights[block].unbind(1), strict=True):
-                scores.addcmul_(weight[:, None], from_parts[column])
-            found = retrieve(scores, targets, keys)
-            parts[name].append(EditOutcomes(found.hits[:, 0], found.hits[:, 1], found.top, found.tied))
-    return {
-        name: EditOutcomes(
-            torch.cat([p.hits for p in found]) if found else torch.zeros(0, dtype=torch.float64),
-            torch.cat([p.hits_up_to_order for p in found]) if found else torch.zeros(0, dtype=torch.float64),
-            torch.cat([p.nearest for p in found]) if found else torch.zeros(0, dtype=torch.int64),
-            torch.cat([p.ties for p in found]) if found else torch.zeros(0, dtype=torch.int64),
-        )
-        for name, found in parts.items()
-    }
+            base = from_bases.index_select(0, place)
+            found[name].append(
+                retrieve_sums(base, columns[block], weights[block], from_parts, keys[edits.target[block]], keys)
+            )
+    results = {name: joined(blocks, keys.shape[1]) for name, blocks in found.items()}
+    return {name: EditOutcomes(r.hits[:, 0], r.hits[:, 1], r.top, r.tied) for name, r in results.items()}
 
 
 MISSES = ("base", "twin", "other_object", "both_objects", "elsewhere")
@@ -339,14 +330,14 @@ def remove(
     """
     scenes = embeddings.scenes if permuted is None else permuted
     left = embeddings.vectors.double() - decomposition.sum_of_parts(scenes)
-    return Embeddings(
-        left.to(embeddings.vectors.dtype), embeddings.scenes, embeddings.captions,
-        {**embeddings.provenance, "removed": decomposition.design.name, "permuted": permuted is not None},
-    )
+    facts = {**embeddings.provenance, "removed": decomposition.design.name, "permuted": permuted is not None}
+    return Embeddings(left.to(embeddings.vectors.dtype), embeddings.scenes, embeddings.captions, facts)
 
 
 def permute_names(scenes: Scenes, parts: str, seed: int) -> Scenes:
-    """The scenes under one fixed permutation of object ids, or of each concept's values, that leaves none in place.
+    """The scenes under one fixed permutation of objects, or of each concept's values, that leaves none in place.
+
+    Only objects and values that occur exchange their names, so that every name has its component.
 
     Example:
         >>> from colligate.scenes.space import ConceptSpace
@@ -356,19 +347,21 @@ def permute_names(scenes: Scenes, parts: str, seed: int) -> Scenes:
     """
     generator = torch.Generator().manual_seed(seed)
     if parts == "object":
-        names = _derangement(scenes.space.num_objects, generator)
+        names = _derangement(scenes.objects[scenes.filled].unique(), scenes.space.num_objects, generator)
         return scenes.space.scenes(torch.where(scenes.filled, names[scenes.objects.clamp(min=0)], -1))
     values = scenes.values.clone()
     for concept, size in enumerate(scenes.space.sizes):
-        names = _derangement(size, generator)
         held = scenes.values[..., concept]
+        names = _derangement(held[held >= 0].unique(), size, generator)
         values[..., concept] = torch.where(held >= 0, names[held.clamp(min=0)], held)
     return Scenes(scenes.space, values)
 
 
-def _derangement(size: int, generator: torch.Generator) -> Int[Tensor, " value"]:
-    """One random cycle through all values, so that none keeps its name (unless there is only one)."""
-    order = torch.randperm(size, generator=generator)
-    names = torch.empty(size, dtype=torch.int64)
+def _derangement(
+    known: Int[Tensor, " known"], size: int, generator: torch.Generator
+) -> Int[Tensor, " value"]:
+    """One random cycle through the known values, so that none of them keeps its name (unless there is only one)."""
+    order = known[torch.randperm(len(known), generator=generator)]
+    names = torch.arange(size)
     names[order] = order.roll(-1)
     return names

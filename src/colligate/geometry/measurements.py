@@ -39,7 +39,6 @@ from colligate.measures import (
     ObjectBootstrap,
     bag_of_concepts_level,
     chance_level,
-    retrieve_vectors,
 )
 from colligate.probes import ProbeOutcomes, Probes, ProbeSettings, fit_probes, swap_foils
 from colligate.records import Row
@@ -90,6 +89,10 @@ EDITORS = {
 """Name of a way to edit -> the decomposition whose components it exchanges."""
 
 
+PAPER_WAYS = ("avg", "avg+pos", "single")
+"""The paper's ways to edit: all that is tried on the fit part, on other concepts than the first and on objects."""
+
+
 @dataclass(frozen=True, eq=False)
 class Subject:
     """What is measured.
@@ -120,8 +123,9 @@ class Subject:
             raise ValueError("Every scene holds a single object, so there is nothing to bind; add scenes of two.")
         if len(scenes.objects[scenes.filled].unique()) < 2:
             raise ValueError("All scenes hold one and the same object; add scenes with others.")
-        multi, alone = embeddings[several], embeddings[~several]
-        return cls(multi, rule.split(multi.scenes, settings.seed), alone if len(alone) else None, settings)
+        multi = embeddings[several]
+        singles = None if several.all() else embeddings[~several]
+        return cls(multi, rule.split(multi.scenes, settings.seed), singles, settings)
 
     @property
     def scenes(self) -> Scenes:
@@ -383,8 +387,7 @@ def _reconstruction(
     if len(rows) > subject.settings.retrieval_budget:
         generator = torch.Generator().manual_seed(subject.settings.seed)
         chosen = torch.randperm(len(rows), generator=generator)[: subject.settings.retrieval_budget].sort().values
-    keys = torch.stack([subject.scenes.ids, subject.scenes.unordered_ids], dim=1)
-    hits = retrieve_vectors(predicted[chosen], subject.embeddings.vectors, keys[rows[chosen]], keys)
+    hits = decomposition.retrieve(subject.embeddings, rows[chosen])
     part = score if len(chosen) == len(rows) else Scorer(subject, score.on, score.scenes[chosen])
     scored = rows[chosen]
     yield part.mean(f"retrieval.{name}", hits.hits[:, 0], **levels.exact(scored))
@@ -449,18 +452,37 @@ def edit_rows(subject: Subject, *, ways: tuple[str, ...] | None = None, brief: b
         every = listed()
         for on in ("all",) if brief else ("all", "fit", "test"):
             edits = every if on == "all" else every.within(subject.rows_on(on))
+            edits, note = _with_known_parts(subject, edits, on)
             edits = edits.draw(settings.edit_budget, settings.seed)
-            found += _edit_rows(subject, edits, on, prefix, levels, ways)
+            for row in _edit_rows(subject, edits, on, prefix, levels, ways):
+                found.append(replace(row, reason="; ".join(r for r in (row.reason, note) if r) or None))
             if on == "all" and prefix == "" and not brief:
                 found += _interference_rows(subject, edits)
                 found += _strength_rows(subject, edits, levels)
     return found
 
 
+def _with_known_parts(subject: Subject, edits: Edits, on: str) -> tuple[Edits, str | None]:
+    """The edits whose objects all stand in the same slots of some fitted scene, and a note on those left out."""
+    if on != "test":
+        return edits, None
+    scenes, slots = subject.scenes, torch.arange(subject.scenes.slots)
+    seen = torch.zeros(scenes.slots, scenes.space.num_objects, dtype=torch.bool)
+    fitted = scenes[subject.split.fit]
+    seen[slots.expand_as(fitted.objects)[fitted.filled], fitted.objects[fitted.filled]] = True
+    known = (seen[slots, scenes.objects.clamp(min=0)] | ~scenes.filled).all(1)
+    kept = known[edits.base] & known[edits.target]
+    if kept.all():
+        return edits, None
+    note = f"{int((~kept).sum())} of {len(edits)} edits left out: the fit part never shows their objects in those slots"
+    return edits.select(kept.nonzero()[:, 0]), note
+
+
 def _edit_rows(
     subject: Subject, edits: Edits, on: str, prefix: str, levels: RetrievalLevels, chosen: tuple[str, ...] | None
 ) -> Iterator[Row]:
     ways, reasons = editors(subject, on)
+    chosen = chosen or (None if prefix == "" and on != "fit" else PAPER_WAYS)
     if chosen is not None:
         ways = {name: editor for name, editor in ways.items() if name in chosen}
     for name, reason in reasons.items():
@@ -531,7 +553,7 @@ def _strength_rows(subject: Subject, edits: Edits, levels: RetrievalLevels) -> I
         (name, strength): editor
         for strength in subject.settings.strengths
         for name, editor in editors(subject, "all", strength)[0].items()
-        if name in ("avg", "avg+pos", "single")
+        if name in PAPER_WAYS
     }
     outcomes = retrieve_edits(
         subject.embeddings, edits, {f"{name} {strength}": editor for (name, strength), editor in ways.items()}

@@ -59,12 +59,14 @@ def scaled_distances(vectors: Float[Tensor, "point dim"], axes: int = 3) -> Proj
     distances = (1 - directions @ directions.T).clamp(min=0)
     distances = ((distances + distances.T) / 2).fill_diagonal_(0)
     total = float(distances.square().sum()) / 2
+    if total < len(vectors) ** 2 * 1e-24:  # all in one direction, up to rounding
+        return Projection(torch.zeros(len(vectors), axes, dtype=torch.float64), "MDS of 1 - cosine", stress=0.0)
     found = smacof(
         distances.numpy(), n_components=axes, n_init=4, max_iter=300, random_state=0, normalized_stress=False
     )
     points = torch.as_tensor(found[0])
     misfit = float((torch.cdist(points, points) - distances).square().sum()) / 2
-    return Projection(points, "MDS of 1 - cosine", stress=(misfit / total) ** 0.5 if total else 0.0)
+    return Projection(points, "MDS of 1 - cosine", stress=(misfit / total) ** 0.5)
 
 
 class Quadruple(NamedTuple):

@@ -1,0 +1,310 @@
+"""Measures against slow loops, levels against simulation, intervals against their own definition."""
+
+import itertools
+import math
+import random
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from colligate.measures import (
+    MIN_OBJECTS,
+    MIN_SCENES,
+    TIE,
+    ObjectBootstrap,
+    bag_of_concepts_level,
+    chance_level,
+    recognise,
+    rescale,
+    retrieve,
+    retrieve_vectors,
+    tie_tolerance,
+)
+from colligate.scenes.space import ConceptSpace, Scenes
+
+FEW = settings(max_examples=25)
+SMALL = st.integers(-2, 2)
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+# ------------------------------------------------------------------------------------------------ recognition
+
+
+@given(scores=st.lists(SMALL, min_size=1, max_size=5), mask=st.integers(1, 31), foils=st.integers(0, 31))
+def test_recognition_wants_every_present_query_strictly_above_every_absent_one(
+    scores: list[int], mask: int, foils: int
+) -> None:
+    queries = range(len(scores))
+    held = [bool(mask >> q & 1) for q in queries]
+    if not any(held):
+        held[0] = True
+    present = torch.tensor([held])
+    for absent in (None, [bool(foils >> q & 1) and not held[q] for q in queries]):
+        beaten = [q for q in queries if (not held[q] if absent is None else absent[q])]
+        pairs = [(scores[p], scores[a]) for p in queries if held[p] for a in beaten]
+        found = recognise(
+            torch.tensor([scores], dtype=torch.float64), present, None if absent is None else torch.tensor([absent])
+        )
+        assert found.hits.item() == all(p > a for p, a in pairs)
+        lowest = min(scores[p] for p in queries if held[p])
+        assert found.ties.item() == (bool(beaten) and lowest == max(scores[a] for a in beaten))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_a_difference_within_rounding_is_a_tie_and_no_win(dtype: torch.dtype) -> None:
+    tolerance = tie_tolerance(dtype)
+    present = torch.tensor([[True, False]])
+    for scale in (1e-6, 1.0, 1e6):
+        for excess, wins in ((0.4, False), (4.0, True)):
+            scores = scale * torch.tensor([[1 + excess * tolerance, 1.0]], dtype=dtype)
+            found = recognise(scores, present)
+            assert found.hits.item() is wins
+            assert found.ties.item() is not wins
+
+
+def test_a_scene_without_a_present_query_is_named() -> None:
+    present = torch.tensor([[True, False], [False, False]])
+    with pytest.raises(ValueError, match="Scene 1 has no present query"):
+        recognise(torch.zeros(2, 2), present)
+
+
+# ------------------------------------------------------------------------------------------------ retrieval
+
+
+@FEW
+@given(scores=st.lists(st.lists(SMALL, min_size=4, max_size=4), min_size=1, max_size=5))
+def test_retrieval_counts_one_over_the_number_tied(scores: list[list[int]]) -> None:
+    keys = torch.tensor([[0, 0], [1, 0], [2, 1], [0, 1]])  # the last candidate is a replicate of the first
+    targets = torch.tensor([[i % 3, i % 2] for i in range(len(scores))])
+    found = retrieve(torch.tensor(scores, dtype=torch.float64), targets, keys)
+    for q, row in enumerate(scores):
+        on_top = [c for c in range(4) if row[c] == max(row)]
+        assert found.tied[q] == len(on_top)
+        assert found.top[q] in on_top
+        for key in range(2):
+            right = [c for c in on_top if keys[c, key] == targets[q, key]]
+            assert found.hits[q, key].item() == pytest.approx(len(right) / len(on_top))
+
+
+@pytest.mark.parametrize("block_bytes", [1, 2**28])
+def test_retrieval_by_cosine_is_the_same_in_blocks_and_by_brute_force(block_bytes: int) -> None:
+    queries, candidates = (torch.randn(n, 6, generator=generator(n)) for n in (150, 40))
+    key = torch.arange(40)[:, None]
+    targets = torch.randint(40, (150, 1), generator=generator())
+    found = retrieve_vectors(queries, candidates, targets, key, block_bytes=block_bytes)
+    cosines = torch.cosine_similarity(queries.double()[:, None], candidates.double()[None], dim=2)
+    assert torch.equal(found.top, cosines.argmax(1))
+    assert torch.equal(found.hits[:, 0] == 1, cosines.argmax(1) == targets[:, 0])
+
+
+def test_retrieval_does_not_depend_on_lengths() -> None:
+    vectors, key = torch.randn(30, 4, generator=generator()), torch.arange(30)[:, None]
+    lengths = torch.rand(30, 1, generator=generator(1)) + 0.1
+    found = retrieve_vectors(vectors, vectors * lengths, key, key)
+    assert found.hits.min() == 1
+
+
+def test_a_query_without_direction_is_tied_with_everything() -> None:
+    key = torch.arange(8)[:, None]
+    found = retrieve_vectors(torch.zeros(1, 3), torch.randn(8, 3, generator=generator()), key[:1], key)
+    assert (found.hits.item(), found.tied.item()) == (1 / 8, 8)
+
+
+def test_no_queries_give_no_hits() -> None:
+    key = torch.arange(3)[:, None]
+    assert retrieve_vectors(torch.zeros(0, 2), torch.eye(3)[:, :2], key[:0], key).hits.shape == (0, 1)
+
+
+def test_scores_that_are_not_numbers_are_refused() -> None:
+    key = torch.arange(2)[:, None]
+    with pytest.raises(ValueError, match="query 1 are not numbers"):
+        retrieve(torch.tensor([[0.0, 1.0], [torch.nan, 1.0]]), key, key)
+
+
+# ------------------------------------------------------------------------------------------------ levels
+
+
+def level(scenes: Scenes) -> tuple[Tensor, Tensor]:
+    every = torch.arange(scenes.space.num_objects)
+    concepts = range(scenes.space.num_concepts)
+    found = bag_of_concepts_level(
+        [scenes.contains(c) for c in concepts], scenes.space.object_values(every), scenes.contains_objects()
+    )
+    return found.random_ties, found.strict
+
+
+@pytest.mark.parametrize(
+    ("sizes", "random_ties", "strict"), [((20, 20), 0.247, 0.096), ((8, 3), 0.52, 0.42), ((50, 50), 0.20, 0.04)]
+)
+def test_the_bag_of_concepts_level_has_the_published_values(
+    sizes: tuple[int, int], random_ties: float, strict: float
+) -> None:
+    space = ConceptSpace(color=sizes[0], shape=sizes[1])
+    scenes = space.sample_scenes(3000, generator=generator()) if space.num_objects > 400 else space.all_scenes(2)
+    rows = torch.randperm(len(scenes), generator=generator())[:3000]
+    found = [of.mean().item() for of in level(scenes[rows])]
+    # 3,000 scenes with outcomes between 0 and 1: two standard errors are at most 0.02.
+    assert found == pytest.approx([random_ties, strict], abs=0.02)
+
+
+def test_in_a_full_factorial_the_level_is_that_of_the_formula() -> None:
+    # All pairs of values: both concepts differ with (1 - 1/a)(1 - 1/b), and then 1 of the 6 pairs of 4 objects is right.
+    for a, b in ((5, 4), (8, 3)):
+        both = (1 - 1 / a) * (1 - 1 / b)
+        random_ties, strict = level(ConceptSpace(color=a, shape=b).all_scenes(2))
+        assert random_ties.mean().item() == pytest.approx(both / 6 + 1 - both)
+        assert strict.mean().item() == pytest.approx(1 - both)
+
+
+@pytest.mark.parametrize("slots", [1, 2, 3])
+def test_the_level_is_what_an_explicit_bag_model_with_random_ties_reaches(slots: int) -> None:
+    space = ConceptSpace(color=4, shape=3)
+    scenes = space.sample_scenes(300, slots, generator=generator(slots))
+    objects = space.object_values(torch.arange(space.num_objects))
+    known = torch.stack([scenes.contains(c)[:, objects[:, c]] for c in range(2)]).sum(0).double()  # values it finds
+    present = scenes.contains_objects()
+    trials = 40
+    hits = torch.zeros(len(scenes))
+    for trial in range(trials):
+        noise = torch.rand(known.shape, generator=generator(trial), dtype=torch.float64)
+        hits += recognise(known + 0.5 * noise, present).hits
+    random_ties, strict = level(scenes)
+    # 12,000 coin flips: three standard errors are 0.014.
+    assert hits.mean().item() / trials == pytest.approx(random_ties.mean().item(), abs=0.014)
+    assert torch.equal(recognise(known, present).hits, strict.bool())
+
+
+def test_chance_is_what_random_scores_reach() -> None:
+    scenes = ConceptSpace(color=3, shape=2).all_scenes(2)
+    present = scenes.contains_objects()
+    trials = 300
+    hits = sum(
+        recognise(torch.rand(present.shape, generator=generator(trial)), present).hits.double().mean().item()
+        for trial in range(trials)
+    )
+    # 10,800 coin flips at about 0.08: three standard errors are 0.008.
+    assert hits / trials == pytest.approx(chance_level(present).mean().item(), abs=0.008)
+    for held in range(1, 6):
+        row = (torch.arange(6) < held)[None]
+        assert chance_level(row).item() == pytest.approx(1 / math.comb(6, held))
+
+
+def test_rescaling_puts_the_bag_at_zero_and_the_ceiling_at_one() -> None:
+    assert rescale(0.25, 0.25, 0.9) == pytest.approx(0)
+    assert rescale(0.9, 0.25, 0.9) == pytest.approx(1)
+    assert rescale(0.5, 0.9, 0.9) is None
+    assert rescale(0.5, 0.9, 0.5) is None
+
+
+# ------------------------------------------------------------------------------------------------ intervals
+
+SCENES = ConceptSpace(color=4, shape=4).all_scenes(2)
+
+
+@FEW
+@given(seed=st.integers(0, 1000), rows=st.integers(20, 120), split=st.integers(1, 6))
+def test_the_bilinear_path_is_the_direct_one(seed: int, rows: int, split: int) -> None:
+    scenes = SCENES[torch.randint(len(SCENES), (rows,), generator=generator(seed))]
+    outcomes = torch.rand(rows, generator=generator(seed + 1), dtype=torch.float64)
+    mask = torch.arange(rows) % split == 0
+    two, three = (ObjectBootstrap(s.objects, draws=60, seed=seed) for s in (scenes, scenes.padded(3)))
+    for of in (
+        lambda boot: boot.mean(outcomes, mask),
+        lambda boot: boot.mean(outcomes),
+        lambda boot: boot.explained(outcomes, outcomes + 0.5),
+    ):
+        left, right = of(two), of(three)
+        assert (left.n, left.objects, left.reason) == (right.n, right.objects, right.reason)
+        assert left.value == pytest.approx(right.value)
+        if left.low is not None:
+            assert (left.low, left.high) == pytest.approx((right.low, right.high))
+
+
+def test_an_interval_is_the_quantiles_of_means_weighted_by_multiplicities() -> None:
+    outcomes = torch.rand(len(SCENES), generator=generator(), dtype=torch.float64)
+    draws = 80
+    found = ObjectBootstrap(SCENES.objects, draws=draws, seed=5).mean(outcomes)
+    drawn = torch.randint(16, (draws, 16), generator=generator(5))  # the documented draw: objects with replacement
+    means = []
+    for one in drawn.tolist():
+        times = [one.count(o) for o in range(16)]
+        weights = torch.tensor([times[a] * times[b] for a, b in SCENES.objects.tolist()], dtype=torch.float64)
+        means.append((weights * outcomes).sum() / weights.sum())
+    ends = torch.quantile(torch.stack(means), torch.tensor([0.025, 0.975], dtype=torch.float64))
+    assert (found.low, found.high) == pytest.approx(tuple(ends.tolist()))
+
+
+def test_the_interval_covers_the_truth_about_95_times_in_100() -> None:
+    # Scenes are all pairs of 20 objects drawn from a population; a scene's outcome is the mean of its objects' effects,
+    # whose population mean is 0. Treating the 400 scenes as independent would cover far less often.
+    objects = torch.cartesian_prod(torch.arange(20), torch.arange(20))
+    rounds = 150
+    covered = naive = 0
+    for seed in range(rounds):
+        effects = torch.randn(20, generator=generator(seed), dtype=torch.float64)
+        outcomes = effects[objects].mean(1) + 0.3 * torch.randn(400, generator=generator(seed + 999))
+        found = ObjectBootstrap(objects, draws=200, seed=seed).mean(outcomes)
+        assert found.low is not None
+        assert found.high is not None
+        covered += found.low < 0 < found.high
+        half = 1.96 * outcomes.std().item() / 20
+        naive += abs(outcomes.mean().item()) < half
+    # 150 rounds at .95 have a standard error of .018; quantiles of 20 objects cover a little less than they say.
+    assert 0.88 < covered / rounds <= 0.99
+    assert naive / rounds < 0.6
+
+
+def test_no_interval_is_given_for_too_few_objects_or_scenes() -> None:
+    few_objects = ConceptSpace(color=MIN_OBJECTS - 1).all_scenes(2)
+    enough = ConceptSpace(color=MIN_OBJECTS).all_scenes(2)
+    for objects, num in ((few_objects.objects, len(few_objects)), (enough.objects, MIN_SCENES - 1)):
+        found = ObjectBootstrap(objects[:num], draws=20).mean(torch.ones(num))
+        assert found.value == 1
+        assert found.low is None
+        assert found.high is None
+        assert "no interval" in str(found.reason)
+    found = ObjectBootstrap(enough.objects[: MIN_SCENES + 30], draws=20).mean(torch.ones(MIN_SCENES + 30))
+    assert (found.low, found.high, found.reason) == (1, 1, None)
+
+
+def test_nothing_to_score_and_no_variance_are_said() -> None:
+    boot = ObjectBootstrap(SCENES.objects, draws=10)
+    nothing, ones = torch.zeros(len(SCENES), dtype=torch.bool), torch.ones(len(SCENES))
+    assert boot.mean(ones, nothing).value is None
+    assert boot.mean(ones, nothing).reason == "nothing to score"
+    assert boot.explained(0 * ones, 0 * ones).reason == "no variance"
+    assert ObjectBootstrap(SCENES.objects[:0], draws=10).mean(ones[:0]).reason == "nothing to score"
+
+
+def test_empty_slots_weigh_nothing_in_the_count_of_objects() -> None:
+    space = ConceptSpace(color=10, shape=2)
+    ragged = Scenes.join([space.all_scenes(1), space.sample_scenes(30, 3, generator=generator())])
+    found = ObjectBootstrap(ragged.objects, draws=30).mean(torch.ones(len(ragged)))
+    assert found.objects == len(set(ragged.objects[ragged.filled].tolist()))
+    assert found.low == pytest.approx(1)
+
+
+@FEW
+@given(seed=st.integers(0, 500))
+def test_intervals_do_not_depend_on_the_order_of_rows(seed: int) -> None:
+    order = list(range(len(SCENES)))
+    random.Random(seed).shuffle(order)
+    outcomes = torch.rand(len(SCENES), generator=generator(seed))
+    first = ObjectBootstrap(SCENES.objects, draws=40).mean(outcomes)
+    second = ObjectBootstrap(SCENES.objects[order], draws=40).mean(outcomes[order])
+    assert (first.value, first.low, first.high) == pytest.approx((second.value, second.low, second.high))
+
+
+def test_every_tie_is_found_whatever_its_place() -> None:
+    for places in itertools.combinations(range(5), 2):
+        scores = torch.zeros(1, 5, dtype=torch.float64)
+        scores[0, list(places)] = torch.tensor([1.0, 1.0 - TIE / 2], dtype=torch.float64)
+        key = torch.arange(5)[:, None]
+        found = retrieve(scores, torch.tensor([[places[0]]]), key)
+        assert (found.hits.item(), found.tied.item()) == (0.5, 2)

@@ -1,0 +1,172 @@
+"""Records: what is written comes back, all or nothing."""
+
+import csv
+import errno
+import json
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from colligate import records
+from colligate.records import (
+    COLUMNS,
+    SCHEMA,
+    Row,
+    content_key,
+    environment,
+    read_record,
+    read_table,
+    table_bytes,
+    with_random_init,
+    write_atomic,
+    write_record,
+)
+
+NUMBER = st.none() | st.floats(allow_nan=False, allow_infinity=False)
+# An empty text is written like an absent one and comes back as such.
+TEXT = st.none() | st.text(st.characters(codec="utf-8", exclude_characters="\r\x00"), min_size=1, max_size=12)
+ROW = st.builds(
+    Row,
+    id=st.just("probe.object"),
+    concept=TEXT,
+    family=TEXT,
+    reason=TEXT,
+    objects=st.none() | st.integers(0, 10**6),
+    n=st.none() | st.integers(0, 10**9),
+    value=NUMBER,
+    low=NUMBER,
+    chance=NUMBER,
+)
+
+
+@settings(max_examples=30)
+@given(rows=st.lists(ROW, max_size=4))
+def test_a_table_comes_back_as_it_was_to_the_last_bit(rows: list[Row], tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.mktemp("table") / "table.csv"
+    path.write_bytes(table_bytes(rows))
+    assert read_table(path) == rows
+
+
+def test_the_columns_are_those_of_the_design(tmp_path: Path) -> None:
+    assert ",".join(COLUMNS) == (
+        "id,on,protocol,concept,objects,coverage,family,seeds,value,low,high,n,chance,bag_of_concepts,"
+        "bag_of_concepts_strict,random_init,reason"
+    )
+    path = tmp_path / "table.csv"
+    path.write_bytes(table_bytes([Row(id="a", value=0.5, reason='says "so", twice\nand again')]))
+    with path.open(newline="") as file:
+        assert next(csv.DictReader(file))["reason"] == 'says "so", twice\nand again'
+
+
+def test_a_table_of_other_columns_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("id,value\na,1\n")
+    with pytest.raises(ValueError, match="table.csv has other columns"):
+        read_table(path)
+    path.write_text("")
+    with pytest.raises(ValueError, match="table.csv has other columns"):
+        read_table(path)
+
+
+def test_the_control_stands_beside_the_same_measurement() -> None:
+    rows = [
+        Row(id="probe.object", value=1.0),
+        Row(id="probe.object", family="layer 3", value=0.9),
+        Row(id="probe.object", on="test", value=0.8, reason="no interval"),
+    ]
+    control = [Row(id="probe.object", family="layer 3", value=0.2), Row(id="probe.object", on="test", value=0.3)]
+    beside = with_random_init(rows, control)
+    assert [row.random_init for row in beside] == [None, 0.2, 0.3]
+    assert [row.value for row in beside] == [1.0, 0.9, 0.8]
+    without = with_random_init(rows, [], "vectors came without a model")
+    assert [row.reason for row in without] == ["vectors came without a model"] * 2 + ["no interval"]
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "deep" / "file.bin"
+    write_atomic(path, b"first")
+    assert path.read_bytes() == b"first"
+    write_atomic(path, b"second")
+    assert path.read_bytes() == b"second"
+
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_atomic(path, b"third")
+    assert path.read_bytes() == b"second"
+    assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, MemoryError])
+def test_an_interrupted_write_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: type[BaseException]
+) -> None:
+    def interrupted(self: Path, target: Path) -> None:
+        raise stop
+
+    monkeypatch.setattr(Path, "replace", interrupted)
+    with pytest.raises(stop):
+        write_atomic(tmp_path / "file.bin", b"content")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_key_depends_on_content_and_not_on_order() -> None:
+    key = content_key({"a": 1, "b": [1, 2]})
+    assert key == content_key({"b": [1, 2], "a": 1})
+    assert len(key) == 10
+    assert int(key, 16) >= 0
+    assert len({key, content_key({"a": 1, "b": [2, 1]}), content_key({"a": "1", "b": [1, 2]})}) == 3
+
+
+def test_a_record_comes_back(tmp_path: Path) -> None:
+    rows = [Row(id="probe.object", value=0.75, n=12)]
+    arrays = {"split.fit": torch.arange(6).reshape(2, 3).T}  # not contiguous
+    write_record(tmp_path, {"kind": "study"}, rows, {"points": [1.5]}, arrays)
+    assert read_record(tmp_path) == {"schema": SCHEMA, "kind": "study"}
+    assert read_table(tmp_path / "table.csv") == rows
+    assert json.loads((tmp_path / "figures.json").read_text()) == {"points": [1.5]}
+    from safetensors.torch import load_file
+
+    assert torch.equal(load_file(tmp_path / "arrays.safetensors")["split.fit"], arrays["split.fit"])
+
+
+@pytest.mark.parametrize("fails", ["table.csv", "figures.json", "arrays.safetensors"])
+def test_a_run_that_did_not_finish_is_not_taken_for_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    def write(path: Path, content: bytes) -> None:
+        if path.name == fails:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        path.write_bytes(content)
+
+    monkeypatch.setattr(records, "write_atomic", write)
+    with pytest.raises(OSError, match="No space left"):
+        write_record(tmp_path, {}, [], {}, {})
+    with pytest.raises(ValueError, match=r"no record\.json"):
+        read_record(tmp_path)
+
+
+def test_another_schema_is_refused_with_its_number(tmp_path: Path) -> None:
+    (tmp_path / "record.json").write_text(json.dumps({"schema": SCHEMA + 1}))
+    with pytest.raises(ValueError, match=f"schema {SCHEMA + 1}; this version reads {SCHEMA}"):
+        read_record(tmp_path)
+
+
+def test_numbers_that_json_can_not_hold_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="JSON compliant"):
+        write_record(tmp_path, {}, [], {"stress": float("nan")}, {})
+    assert not (tmp_path / "record.json").exists()
+
+
+def test_the_environment_names_what_a_reader_needs() -> None:
+    found = environment()
+    versions = found["versions"]
+    assert isinstance(versions, dict)
+    assert {"colligate", "torch", "python"} <= versions.keys()
+    json.dumps(found)
