@@ -17,10 +17,11 @@ from colligate.measures import (
     ObjectBootstrap,
     bag_of_concepts_level,
     chance_level,
+    joined,
     recognise,
     rescale,
     retrieve,
-    retrieve_vectors,
+    retrieve_sums,
     tie_tolerance,
 )
 from colligate.scenes.space import ConceptSpace, Scenes
@@ -92,33 +93,51 @@ def test_retrieval_counts_one_over_the_number_tied(scores: list[list[int]]) -> N
             assert found.hits[q, key].item() == pytest.approx(len(right) / len(on_top))
 
 
-@pytest.mark.parametrize("block_bytes", [1, 2**28])
-def test_retrieval_by_cosine_is_the_same_in_blocks_and_by_brute_force(block_bytes: int) -> None:
-    queries, candidates = (torch.randn(n, 6, generator=generator(n)) for n in (150, 40))
-    key = torch.arange(40)[:, None]
-    targets = torch.randint(40, (150, 1), generator=generator())
-    found = retrieve_vectors(queries, candidates, targets, key, block_bytes=block_bytes)
-    cosines = torch.cosine_similarity(queries.double()[:, None], candidates.double()[None], dim=2)
-    assert torch.equal(found.top, cosines.argmax(1))
-    assert torch.equal(found.hits[:, 0] == 1, cosines.argmax(1) == targets[:, 0])
+@FEW
+@given(seed=st.integers(0, 1000), weighted=st.booleans(), based=st.booleans())
+def test_queries_that_are_sums_are_scored_as_their_sums(seed: int, weighted: bool, based: bool) -> None:
+    draw = generator(seed)
+    components, candidates = (torch.randn(n, 6, generator=draw, dtype=torch.float64) for n in (9, 40))
+    columns = torch.randint(-1, 9, (30, 3), generator=draw)
+    weights = torch.randn(30, 3, generator=draw, dtype=torch.float64) if weighted else None
+    base = torch.randn(30, 6, generator=draw, dtype=torch.float64)
+    keys, targets = torch.arange(40)[:, None], torch.randint(40, (30, 1), generator=draw)
+    found = retrieve_sums(
+        base @ candidates.T if based else None, columns, weights, components @ candidates.T, targets, keys
+    )
+    queries = base.clone() if based else torch.zeros(30, 6, dtype=torch.float64)
+    for q, used in enumerate(columns.tolist()):
+        for p, column in enumerate(used):
+            if column >= 0:
+                queries[q] += (1.0 if weights is None else weights[q, p]) * components[column]
+    some = queries.abs().sum(1) > 0  # a query of no components at all is tied with every candidate
+    nearest = (queries @ candidates.T).argmax(1)
+    assert torch.equal(found.top[some], nearest[some])
+    assert torch.equal(found.hits[some, 0] == 1, nearest[some] == targets[some, 0])
+    assert (found.tied[~some] == 40).all()
 
 
-def test_retrieval_does_not_depend_on_lengths() -> None:
-    vectors, key = torch.randn(30, 4, generator=generator()), torch.arange(30)[:, None]
-    lengths = torch.rand(30, 1, generator=generator(1)) + 0.1
-    found = retrieve_vectors(vectors, vectors * lengths, key, key)
-    assert found.hits.min() == 1
+def test_an_unknown_component_does_no_harm_where_it_is_not_used() -> None:
+    scores = torch.tensor([[torch.nan, torch.nan], [0.0, 1.0]], dtype=torch.float64)
+    keys = torch.arange(2)[:, None]
+    found = retrieve_sums(None, torch.tensor([[-1, 1]]), None, scores, torch.tensor([[1]]), keys)
+    assert found.hits.item() == 1
+    with pytest.raises(ValueError, match="query 0 are not numbers"):
+        retrieve_sums(None, torch.tensor([[0, 1]]), None, scores, torch.tensor([[1]]), keys)
 
 
-def test_a_query_without_direction_is_tied_with_everything() -> None:
-    key = torch.arange(8)[:, None]
-    found = retrieve_vectors(torch.zeros(1, 3), torch.randn(8, 3, generator=generator()), key[:1], key)
-    assert (found.hits.item(), found.tied.item()) == (1 / 8, 8)
+def test_blocks_are_joined_in_order() -> None:
+    scores, keys = torch.randn(7, 5, generator=generator()), torch.arange(5)[:, None]
+    targets = torch.randint(5, (7, 1), generator=generator())
+    whole = retrieve(scores, targets, keys)
+    pieces = joined([retrieve(scores[i : i + 3], targets[i : i + 3], keys) for i in range(0, 7, 3)], keys=1)
+    assert all(torch.equal(one, other) for one, other in zip(whole, pieces, strict=True))
+    assert joined([], keys=2).hits.shape == (0, 2)
 
 
-def test_no_queries_give_no_hits() -> None:
-    key = torch.arange(3)[:, None]
-    assert retrieve_vectors(torch.zeros(0, 2), torch.eye(3)[:, :2], key[:0], key).hits.shape == (0, 1)
+def test_one_candidate_is_always_found() -> None:
+    key = torch.zeros(1, 1, dtype=torch.int64)
+    assert retrieve(torch.tensor([[-3.0]]), key, key).hits.item() == 1
 
 
 def test_scores_that_are_not_numbers_are_refused() -> None:

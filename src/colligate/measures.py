@@ -106,7 +106,9 @@ def retrieve(
     if best.isnan().any():
         raise ValueError(f"The scores of query {int(best.isnan().nonzero()[0])} are not numbers; embed or fit it again.")
     floor = best - tie_tolerance(scores.dtype) * best.abs()
-    second = scores.scatter(1, top[:, None], -torch.inf).amax(1)
+    scores.scatter_(1, top[:, None], -torch.inf)  # taken out for a moment, so that a second look is one pass
+    second = scores.amax(1)
+    scores.scatter_(1, top[:, None], best[:, None])
     hits = (candidates[top] == targets).to(torch.float64)
     tied = torch.ones_like(top)
     rows = (second >= floor).nonzero()[:, 0]

@@ -302,6 +302,38 @@ def test_objects_from_concepts_is_a_regression_of_the_components() -> None:
         objects_from_concepts(decompose(additive, parts="concept"))
 
 
+# ------------------------------------------------------------------------------------------------ retrieval
+
+
+@pytest.mark.parametrize("positions", BOTH)
+@pytest.mark.parametrize("world", ["ragged", "replicates", "excluding"])
+def test_reconstructions_are_looked_up_among_all_scenes_by_cosine(
+    world: str, positions: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embeddings = random_vectors(WORLDS[world])
+    scenes, rows = embeddings.scenes, torch.arange(0, len(WORLDS[world]), 2)
+    for parts in PARTS:
+        decomposition = decompose(embeddings, parts=parts, positions=positions)
+        found = decomposition.retrieve(embeddings, rows)
+        predicted = decomposition.predict(scenes[rows])
+        cosines = torch.cosine_similarity(predicted[:, None], embeddings.vectors[None], dim=2)
+        assert (found.tied == 1).all()
+        assert torch.equal(found.top, cosines.argmax(1))
+        for column, ids in enumerate((scenes.ids, scenes.unordered_ids)):
+            assert torch.equal(found.hits[:, column] == 1, ids[found.top] == ids[rows])
+        monkeypatch.setattr("colligate.geometry.components.SCORES_AT_ONCE", 1)
+        assert torch.equal(decomposition.retrieve(embeddings, rows).top, found.top)
+        monkeypatch.undo()
+
+
+def test_a_scene_and_its_twin_share_the_hit_where_nothing_tells_them_apart() -> None:
+    embeddings = Embeddings(object_table(SPACE, 2, 16)(FULL.values), FULL)
+    found = decompose(embeddings, parts="object").retrieve(embeddings, torch.arange(len(FULL)))
+    alone = FULL.objects[:, 0] == FULL.objects[:, 1]
+    torch.testing.assert_close(found.hits[:, 0], torch.where(alone, 1.0, 0.5).double())
+    assert (found.hits[:, 1] == 1).all()
+
+
 # ------------------------------------------------------------------------------------------------ bad input
 
 

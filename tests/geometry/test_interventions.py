@@ -78,15 +78,17 @@ def test_edits_are_all_changes_whose_target_exists(scenes: Scenes) -> None:
     assert set(found) == by_enumeration(scenes, [0, 1])
 
 
-def test_a_budget_draws_a_seeded_part_of_the_edits() -> None:
-    every = concept_edits(FULL, 0)
+def test_a_budget_draws_base_scenes_with_all_their_edits() -> None:
+    every = concept_edits(FULL, 0)  # 6 of each scene
     part, again, other = (every.draw(50, seed) for seed in (0, 0, 1))
     assert listed(part) == listed(again) != listed(other)
-    assert len(part) == 50
-    assert set(listed(part)) < set(listed(every))
+    bases = set(part.base.tolist())
+    assert listed(part) == [edit for edit in listed(every) if edit[0] in bases]
+    assert len(part) == 48
+    assert len(every.draw(1, 0)) == 6
     assert every.draw(len(every), 0) is every
     few = object_edits(FULL, budget=30)
-    assert len(few) == 30
+    assert 0 < len(few) <= 30
     assert set(listed(few)) < by_enumeration(FULL, [0, 1])
 
 
@@ -176,9 +178,9 @@ def test_a_replicate_of_the_target_is_a_hit() -> None:
 def test_blocks_of_edits_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
     embeddings = random_vectors(FULL)
     edits, ways = concept_edits(FULL, 0), editors(embeddings)
-    monkeypatch.setattr(interventions, "BLOCK_BYTES", 1)
+    monkeypatch.setattr(interventions, "SCORES_AT_ONCE", 1)
     small = retrieve_edits(embeddings, edits, ways)
-    monkeypatch.setattr(interventions, "BLOCK_BYTES", 2**28)
+    monkeypatch.setattr(interventions, "SCORES_AT_ONCE", 2**28)
     large = retrieve_edits(embeddings, edits, ways)
     for name in ways:
         assert torch.equal(small[name].nearest, large[name].nearest)

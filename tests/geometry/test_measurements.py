@@ -151,7 +151,9 @@ def test_unusual_worlds_give_rows_with_reasons_and_no_error(world: str) -> None:
         # slots, equal targets for an object that stands there once or twice are more than a linear probe can meet.
         assert there["probe.object", "test"].value == pytest.approx(1, abs=0.1 if world == "ragged" else 0)
         assert there["r2.object.least_squares", "all"].value == pytest.approx(1)
-        assert there["edit.retrieval.avg.up_to_order", "all"].value == 1 or world == "sparse"
+        # The cosine can't tell two of an object from three of it, (a, a) from (a, a, a): a few ties.
+        reached = there["edit.retrieval.least_squares.up_to_order", "all"].value
+        assert reached == pytest.approx(1, abs=0.02 if world == "ragged" else 1e-9)
         assert there["information.linear.ratio", "test"].value == pytest.approx(1, abs=0.05)
 
 

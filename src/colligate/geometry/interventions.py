@@ -224,12 +224,18 @@ def retrieve_edits(embeddings: Embeddings, edits: Edits, editors: Mapping[str, E
     }
     found: dict[str, list[Retrieval]] = {name: [] for name in editors}
     step = max(16, SCORES_AT_ONCE // max(len(vectors), 1))
+    bases, of_base = edits.base.unique(return_inverse=True)
+    held = slice(0, 0)  # bases whose scores are at hand
+    from_bases = vectors[:0] @ directions
     for start in range(0, len(edits), step):
         block = slice(start, start + step)
-        bases, place = edits.base[block].unique(return_inverse=True)
-        from_bases = vectors[bases] @ directions
+        place = of_base[block]
+        first, last = int(place.min()), int(place.max()) + 1
+        if not held.start <= first < last <= held.stop:
+            held = slice(first, max(last, first + 32 * max(1, step // 16)))
+            from_bases = vectors[bases[held]] @ directions
         for name, (columns, weights, from_parts) in prepared.items():
-            base = from_bases.index_select(0, place)
+            base = from_bases.index_select(0, place - held.start)
             found[name].append(
                 retrieve_sums(base, columns[block], weights[block], from_parts, keys[edits.target[block]], keys)
             )

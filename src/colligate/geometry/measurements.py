@@ -4,7 +4,7 @@ A `Subject` is what is measured: vectors of scenes with several objects, perhaps
 Each function takes one and gives the rows of one table of the paper; together they share probes and decompositions.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, cast
@@ -26,6 +26,7 @@ from colligate.geometry.information import LinearScores, QuadraticScores, bindin
 from colligate.geometry.interventions import (
     MISSES,
     Editor,
+    EditOutcomes,
     Edits,
     classify_misses,
     concept_edits,
@@ -454,11 +455,8 @@ def edit_rows(subject: Subject, *, ways: tuple[str, ...] | None = None, brief: b
             edits = every if on == "all" else every.within(subject.rows_on(on))
             edits, note = _with_known_parts(subject, edits, on)
             edits = edits.draw(settings.edit_budget, settings.seed)
-            for row in _edit_rows(subject, edits, on, prefix, levels, ways):
+            for row in _edit_rows(subject, edits, on, prefix, levels, ways, brief=brief):
                 found.append(replace(row, reason="; ".join(r for r in (row.reason, note) if r) or None))
-            if on == "all" and prefix == "" and not brief:
-                found += _interference_rows(subject, edits)
-                found += _strength_rows(subject, edits, levels)
     return found
 
 
@@ -479,7 +477,8 @@ def _with_known_parts(subject: Subject, edits: Edits, on: str) -> tuple[Edits, s
 
 
 def _edit_rows(
-    subject: Subject, edits: Edits, on: str, prefix: str, levels: RetrievalLevels, chosen: tuple[str, ...] | None
+    subject: Subject, edits: Edits, on: str, prefix: str, levels: RetrievalLevels, chosen: tuple[str, ...] | None,
+    *, brief: bool,
 ) -> Iterator[Row]:
     ways, reasons = editors(subject, on)
     chosen = chosen or (None if prefix == "" and on != "fit" else PAPER_WAYS)
@@ -499,7 +498,8 @@ def _edit_rows(
     for c, name in enumerate(subject.scenes.space.names):
         groups[f".shared.{name}"] = shared[:, c]
     read = subject.probes.scores(subject.embeddings.vectors) if on != "fit" else None
-    for name, outcomes in retrieve_edits(subject.embeddings, edits, ways).items():
+    retrieved = retrieve_edits(subject.embeddings, edits, ways)
+    for name, outcomes in retrieved.items():
         for group, mask in groups.items():
             kept = edits.target if mask is None else edits.target[mask]
             id = f"edit.retrieval.{prefix}{name}{group}"
@@ -513,27 +513,31 @@ def _edit_rows(
                 yield from score.recognition(
                     f"edit.probe.{{}}.{prefix}{name}{group}", probed, ("concept", "object"), groups[group]
                 )
+    if on == "all" and prefix == "" and not brief:
+        yield from _interference_rows(subject, edits, ways, retrieved)
+        yield from _strength_rows(subject, edits, levels)
 
 
-SAMPLE = 4000
+SAMPLE = 2000
 """Edits behind the interference and strength rows."""
 
 
-def _interference_rows(subject: Subject, edits: Edits) -> Iterator[Row]:
+def _interference_rows(
+    subject: Subject, edits: Edits, ways: Mapping[str, Editor], outcomes: Mapping[str, EditOutcomes]
+) -> Iterator[Row]:
     """Where the error of an edit lies, and where missed edits land, for pairs that share a value and those that don't."""
-    edits = edits.draw(SAMPLE, subject.settings.seed)
-    if not len(edits):
-        return
-    ways, _ = editors(subject, "all")
     score = Scorer(subject, "all", subject.scenes[edits.target], subject.scenes.objects[edits.base])
-    shared = edits.shared.any(1)
-    for name, outcomes in retrieve_edits(subject.embeddings, edits, ways).items():
-        found = interference(subject.embeddings, edits, ways[name])
-        kinds = classify_misses(edits, outcomes.nearest)
-        for group, mask in (("different", ~shared), ("shared", shared)):
-            yield score.mean(f"interference.overshoot.{name}.{group}", found.overshoot, mask)
-            yield score.mean(f"interference.other_value.{name}.{group}", found.other_value, mask)
-            yield score.mean(f"interference.explained.{name}.{group}", found.explained, mask)
+    few = edits.draw(SAMPLE, subject.settings.seed)
+    score_few = Scorer(subject, "all", subject.scenes[few.target], subject.scenes.objects[few.base])
+    shared, shared_few = edits.shared.any(1), few.shared.any(1)
+    for name, outcome in outcomes.items():
+        found = interference(subject.embeddings, few, ways[name])
+        kinds = classify_misses(edits, outcome.nearest)
+        for group in ("different", "shared"):
+            mask, mask_few = (shared, shared_few) if group == "shared" else (~shared, ~shared_few)
+            yield score_few.mean(f"interference.overshoot.{name}.{group}", found.overshoot, mask_few)
+            yield score_few.mean(f"interference.other_value.{name}.{group}", found.other_value, mask_few)
+            yield score_few.mean(f"interference.explained.{name}.{group}", found.explained, mask_few)
             for index, kind in enumerate(MISSES):
                 yield score.mean(f"interference.miss.{name}.{kind}.{group}", kinds == index, mask)
 
@@ -541,7 +545,7 @@ def _interference_rows(subject: Subject, edits: Edits) -> Iterator[Row]:
 def replay_rows(subject: Subject, edits: Edits) -> list[Row]:
     """The rows of `edit_rows` for a given list of edits, under ids that begin with `replay.`."""
     levels = RetrievalLevels.of(subject.scenes)
-    return [replace(row, id=f"replay.{row.id}") for row in _edit_rows(subject, edits, "all", "", levels, None)]
+    return [replace(row, id=f"replay.{row.id}") for row in _edit_rows(subject, edits, "all", "", levels, None, brief=True)]
 
 
 def _strength_rows(subject: Subject, edits: Edits, levels: RetrievalLevels) -> Iterator[Row]:
