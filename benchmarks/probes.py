@@ -1,4 +1,4 @@
-"""Linear probes: 10,000 full-batch Adam steps (the paper's recipe) against the strict fit, on the same training rows."""
+"""Linear probes: 10,000 full-batch Adam steps (the paper's recipe) against the strict fit, on the same fit rows."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,7 +20,7 @@ RECIPE_STEPS = 10_000
 
 
 def recipe(vectors: Tensor, scenes: Scenes, rows: Tensor, steps: int, done: int) -> tuple[Stopwatch, list[Tensor]]:
-    """The paper's recipe: one bias-free linear layer a read-out, Adam 1e-2 with cosine decay, full batch, summed losses.
+    """The paper's recipe: a bias-free linear layer a read-out, Adam 1e-2 with cosine decay, full batch, summed losses.
 
     Runs `done` of `steps` steps and gives their time and the weights.
     """
@@ -104,9 +104,7 @@ def measure(*, quick: bool) -> Iterator[Line]:
         )  # fmt: skip
 
 
-def _quality(
-    fitted: Probes, least: Probes, weights: list[Tensor] | None, embeddings: Embeddings, split: Split
-) -> str:
+def _quality(fitted: Probes, least: Probes, weights: list[Tensor] | None, embeddings: Embeddings, split: Split) -> str:
     """Training loss and held-out recognition of each read-out: chosen, least strength, recipe."""
     sets = [[*probes.concepts, probes.objects] for probes in (fitted, least) if probes.objects is not None]
     sets += [] if weights is None else [weights]

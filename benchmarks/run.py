@@ -38,7 +38,7 @@ def table(lines: list[Line]) -> str:
 def in_own_process(name: str, *, quick: bool) -> list[Line]:
     """Run one benchmark and read its lines."""
     command = [sys.executable, __file__, "--child", name, *(["--quick"] if quick else [])]
-    out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout  # noqa: S603
+    out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     watches = ("ours", "recipe")
     return [
         Line(**{key: Stopwatch(**of) if key in watches and of else of for key, of in json.loads(text).items()})

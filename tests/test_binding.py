@@ -24,9 +24,7 @@ from colligate.scenes.space import ConceptSpace, Scenes
 
 SPACE = ConceptSpace(color=4, shape=3, size=2)
 PAIRS = SPACE.sample_scenes(40, 2, generator=torch.Generator().manual_seed(0))
-RAGGED = Scenes.join(
-    [SPACE.sample_scenes(20, n, generator=torch.Generator().manual_seed(n)) for n in (1, 2, 3)]
-)
+RAGGED = Scenes.join([SPACE.sample_scenes(20, n, generator=torch.Generator().manual_seed(n)) for n in (1, 2, 3)])
 ORACLES = [no_binding, object_product, object_table, scene_table]
 POSITIONS: list[Positions] = ["shared", "own"]
 

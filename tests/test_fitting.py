@@ -133,9 +133,7 @@ def test_more_steps_never_end_higher() -> None:
 def test_a_caller_can_stop_members_one_by_one() -> None:
     problem, start = Logistic(3, 2), torch.zeros(3, 15, dtype=torch.float64)
     wanted = torch.tensor([2, 4, 3])
-    found = minimise(
-        problem, start, tolerance=0.0, stop=lambda step, members, parameters: step >= wanted[members]
-    )
+    found = minimise(problem, start, tolerance=0.0, stop=lambda step, members, parameters: step >= wanted[members])
     assert found.steps.tolist() == wanted.tolist()
     for member, steps in enumerate(wanted.tolist()):
         alone = minimise(problem.only(member), start[[member]], max_steps=steps, tolerance=0.0)

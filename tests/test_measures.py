@@ -173,7 +173,7 @@ def test_the_bag_of_concepts_level_has_the_published_values(
 
 
 def test_in_a_full_factorial_the_level_is_that_of_the_formula() -> None:
-    # All pairs of values: both concepts differ with (1 - 1/a)(1 - 1/b), and then 1 of the 6 pairs of 4 objects is right.
+    # All pairs: both concepts differ with (1 - 1/a)(1 - 1/b), and then 1 of the 6 pairs of 4 objects is right.
     for a, b in ((5, 4), (8, 3)):
         both = (1 - 1 / a) * (1 - 1 / b)
         random_ties, strict = level(ConceptSpace(color=a, shape=b).all_scenes(2))

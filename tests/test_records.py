@@ -45,7 +45,9 @@ ROW = st.builds(
 
 @settings(max_examples=30)
 @given(rows=st.lists(ROW, max_size=4))
-def test_a_table_comes_back_as_it_was_to_the_last_bit(rows: list[Row], tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_table_comes_back_as_it_was_to_the_last_bit(
+    rows: list[Row], tmp_path_factory: pytest.TempPathFactory
+) -> None:
     path = tmp_path_factory.mktemp("table") / "table.csv"
     path.write_bytes(table_bytes(rows))
     assert read_table(path) == rows
@@ -65,10 +67,10 @@ def test_the_columns_are_those_of_the_design(tmp_path: Path) -> None:
 def test_a_table_of_other_columns_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     path.write_text("id,value\na,1\n")
-    with pytest.raises(ValueError, match="table.csv has other columns"):
+    with pytest.raises(ValueError, match=r"table\.csv has other columns"):
         read_table(path)
     path.write_text("")
-    with pytest.raises(ValueError, match="table.csv has other columns"):
+    with pytest.raises(ValueError, match=r"table\.csv has other columns"):
         read_table(path)
 
 

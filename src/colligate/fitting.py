@@ -22,13 +22,13 @@ class Problem(Protocol):
 
     def state(
         self, parameters: Float[Tensor, "member parameter"], members: Int[Tensor, " member"]
-    ) -> Float[Tensor, "member *state"]:
+    ) -> Float[Tensor, "member ..."]:
         """A linear function of the parameters of the given members."""
         ...
 
     def value(
         self,
-        state: Float[Tensor, "member *state"],
+        state: Float[Tensor, "member ..."],
         parameters: Float[Tensor, "member parameter"],
         members: Int[Tensor, " member"],
     ) -> Float[Tensor, " member"]:
@@ -37,7 +37,7 @@ class Problem(Protocol):
 
     def gradient(
         self,
-        state: Float[Tensor, "member *state"],
+        state: Float[Tensor, "member ..."],
         parameters: Float[Tensor, "member parameter"],
         members: Int[Tensor, " member"],
     ) -> Float[Tensor, "member parameter"]:

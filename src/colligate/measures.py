@@ -104,7 +104,8 @@ def retrieve(
     """
     best, top = scores.max(1)
     if best.isnan().any():
-        raise ValueError(f"The scores of query {int(best.isnan().nonzero()[0])} are not numbers; embed or fit it again.")
+        query = int(best.isnan().nonzero()[0])
+        raise ValueError(f"The scores of query {query} are not numbers; embed or fit it again.")
     floor = best - tie_tolerance(scores.dtype) * best.abs()
     scores.scatter_(1, top[:, None], -torch.inf)  # taken out for a moment, so that a second look is one pass
     second = scores.amax(1)

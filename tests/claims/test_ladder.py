@@ -173,7 +173,8 @@ def test_binding_information_is_nothing_or_all(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_ladder_separates_what_one_score_confuses(seed: int) -> None:
     rungs = {name: rung(name, seed) for name in ORACLES}
-    concepts, objects = ({name: share(getattr(r.outcomes, of)) for name, r in rungs.items()} for of in ("concepts", "objects"))
+    concepts = {name: share(r.outcomes.concepts) for name, r in rungs.items()}
+    objects = {name: share(r.outcomes.objects) for name, r in rungs.items()}
     # R2 by objects and concept probes can't tell NoBinding from what binds; object probes, edits and information can.
     assert rungs["NoBinding"].r2["object"] == pytest.approx(rungs["ObjectTable"].r2["object"])
     assert concepts["NoBinding"] == concepts["ObjectTable"]

@@ -42,11 +42,11 @@ def random_vectors(scenes: Scenes, dim: int = 5, seed: int = 0) -> Embeddings:
 
 def worlds() -> dict[str, Scenes]:
     draw = generator()
-    mixed = [SPACE.all_scenes(1), SPACE.sample_scenes(150, 2, generator=draw), SPACE.sample_scenes(60, 3, generator=draw)]
+    mixed = [SPACE.sample_scenes(num, slots, generator=draw) for num, slots in ((150, 2), (60, 3))]
     return {
         "full": FULL,
         "excluding": FULL[~FULL.shares_any()],
-        "ragged": Scenes.join(mixed),
+        "ragged": Scenes.join([SPACE.all_scenes(1), *mixed]),
         "replicates": Scenes.join([FULL, FULL[:50], FULL[20:60]]),
         "three": SPACE.sample_scenes(200, 3, generator=draw),
         "single": SPACE.all_scenes(1),
@@ -137,7 +137,9 @@ def test_blocks_of_scenes_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
 # ------------------------------------------------------------------------------------------------ averages
 
 
-def averages_by_loops(embeddings: Embeddings, parts: str, positions: bool, once: bool) -> dict[tuple[Any, ...], np.ndarray]:
+def averages_by_loops(
+    embeddings: Embeddings, parts: str, positions: bool, once: bool
+) -> dict[tuple[Any, ...], np.ndarray]:
     scenes, centred = embeddings.scenes, centred_within_counts(embeddings.vectors.numpy(), embeddings.scenes)
     found: dict[tuple[Any, ...], list[np.ndarray]] = {}
     for row, values in enumerate(scenes.values.tolist()):
@@ -403,4 +405,5 @@ def test_designs_say_what_a_column_stands_for() -> None:
     assert said[0] == "color 'color0' in slot 1"
     assert said[13] == "shape 'shape2' in slot 2"
     assert len(set(said)) == design.size == 14
-    assert [Design(SPACE, 2, p, k).name for p in PARTS for k in BOTH] == ["concept", "concept+pos", "object", "object+pos"]
+    names = [Design(SPACE, 2, p, k).name for p in PARTS for k in BOTH]
+    assert names == ["concept", "concept+pos", "object", "object+pos"]

@@ -97,9 +97,7 @@ FORMS: list[Scores] = [LinearScores(), QuadraticScores(rank=3)]
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
-@pytest.mark.parametrize(
-    ("oracle", "expected"), [(no_binding, 0.0), (object_product, 1.0), (object_table, 1.0)]
-)
+@pytest.mark.parametrize(("oracle", "expected"), [(no_binding, 0.0), (object_product, 1.0), (object_table, 1.0)])
 def test_oracles_have_the_information_that_made_them(
     oracle: Callable[..., BindingFunction], expected: float, form: Scores
 ) -> None:

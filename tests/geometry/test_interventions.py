@@ -9,7 +9,7 @@ from torch import Tensor
 from colligate.binding import no_binding, object_product, object_table
 from colligate.embeddings import Embeddings
 from colligate.geometry import interventions
-from colligate.geometry.components import Decomposition, decompose
+from colligate.geometry.components import Parts, decompose
 from colligate.geometry.interventions import (
     MISSES,
     Editor,
@@ -112,7 +112,7 @@ def test_shared_says_which_values_the_base_scene_holds_twice() -> None:
 
 
 def editors(embeddings: Embeddings, strength: float = 1.0) -> dict[str, Editor]:
-    of = [("concept", False), ("concept", True), ("object", False), ("object", True)]
+    of: list[tuple[Parts, bool]] = [("concept", False), ("concept", True), ("object", False), ("object", True)]
     found = {f"{p}{k}": Editor(decompose(embeddings, parts=p, positions=k), strength) for p, k in of}
     return found | {
         f"{name} orthogonal": Editor(one.decomposition, strength, orthogonal=True) for name, one in found.items()
@@ -295,7 +295,7 @@ def test_removal_leaves_nothing_of_what_it_removed(positions: bool) -> None:
     embeddings = Embeddings(rule(FULL.values), FULL)
     concepts = decompose(embeddings, FIT, positions=positions)
     left = remove(embeddings, concepts).vectors
-    # An additive oracle is its components and a constant: fitted on a part, they take all variation out of the rest too.
+    # An additive oracle is its components and a constant: fitted on a part, they take all variation out of the rest.
     assert (left - left[0]).abs().max() < 1e-9
     bound = Embeddings(object_product(SPACE, 2, 9)(FULL.values), FULL)
     after = remove(bound, decompose(bound, FIT, positions=positions))
@@ -316,9 +316,9 @@ def spread(embeddings: Embeddings) -> float:
 
 
 @pytest.mark.parametrize("parts", ["concept", "object"])
-def test_the_permuted_control_removes_as_much_but_not_what_is_there(parts: str) -> None:
+def test_the_permuted_control_removes_as_much_but_not_what_is_there(parts: Parts) -> None:
     embeddings = Embeddings(no_binding(SPACE, 2, 9)(FULL.values), FULL)
-    decomposition: Decomposition = decompose(embeddings, FIT, parts=parts)  # pyright: ignore[reportArgumentType]
+    decomposition = decompose(embeddings, FIT, parts=parts)
     names = permute_names(FULL, parts, seed=0)
     control = remove(embeddings, decomposition, names)
     taken = embeddings.vectors - control.vectors

@@ -90,7 +90,8 @@ def check_rows(rows: list[Row]) -> None:
         assert row.low is not None or row.reason, row
         for number in (row.value, row.low, row.high, row.chance, row.bag_of_concepts, row.bag_of_concepts_strict):
             assert number is None or torch.isfinite(torch.tensor(number)), row
-        if row.value is not None and row.id.startswith(("probe.", "retrieval.", "edit.", "removal.", "reconstruction.")):
+        shares = ("probe.", "retrieval.", "edit.", "removal.", "reconstruction.")
+        if row.value is not None and row.id.startswith(shares):
             levels = (row.value, row.low, row.high, row.chance, row.bag_of_concepts, row.bag_of_concepts_strict)
             assert all(x is None or -1e-9 <= x <= 1 + 1e-9 for x in levels), row
             assert row.chance is not None, row
@@ -273,7 +274,7 @@ def test_edits_of_an_exact_sum_reach_their_targets_and_probes_see_it() -> None:
 
 
 def test_removal_takes_out_what_it_names_and_controls_do_not() -> None:
-    """Concepts of a sum of values: nothing is left to read anew, frozen probes are blind, the controls still read all."""
+    """Concepts of a sum of values: nothing is left to read anew, kept probes are blind, the controls still read all."""
     rows = index(removal_rows(subject(no_binding, PAIRS)))
     assert rows["removal.original.retrained.concept", "test"].value == 1
     for how in ("retrained", "frozen"):

@@ -94,5 +94,5 @@ def test_a_quadruple_holds_means_scenes_and_the_sums_that_objects_predict() -> N
 def test_a_quadruple_needs_its_scenes() -> None:
     kept = SCENES[(SCENES.objects != 0).any(1) & ~SCENES.shares(0)]
     embeddings = Embeddings(object_table(SPACE, 2, 8)(kept.values), kept)
-    with pytest.raises(ValueError, match="no scene 'red ball size0 | red cube size0'"):
+    with pytest.raises(ValueError, match=r"no scene '.* \| .*'; choose other values"):
         quadruple(embeddings, {1: (0, 1), 2: (0, 1)})

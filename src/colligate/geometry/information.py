@@ -236,8 +236,8 @@ def binding_information(
         )
     if not len(validation):
         raise ValueError(
-            f"The split {split.name} has no validation scene that leaves anything to tell, so shrinkage and temperature "
-            "can't be chosen; use a split with a validation part."
+            f"The split {split.name} has no validation scene that leaves anything to tell, so shrinkage and "
+            "temperature can't be chosen; use a split with a validation part."
         )
     axes = Axes.of(embeddings.vectors[split.fit])
     features = axes.features(embeddings.vectors)

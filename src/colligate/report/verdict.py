@@ -125,6 +125,10 @@ def too_few(row: Row) -> bool:
     )
 
 
+CLAIMS = ("yes", "largely", "partly")
+"""Answers that claim something of the model."""
+
+
 def compare(row: Row | None, level: float | None) -> Answer:
     """Where an interval lies against a level: above (yes), below (no), across or without a level (undecided).
 
@@ -145,7 +149,8 @@ def judge(rows: Iterable[Row], name: str = "This model") -> Verdict:
     """Say in words what a study found, claiming only what an interval carries.
 
     A claim needs the interval's lower end above the level of an ideal bag-of-concepts model (values: above chance;
-    additive R2: above the random-init level, or zero). Below 8 objects or 20 scenes nothing is claimed.
+    additive R2: above zero). Below 8 objects or 20 scenes nothing is claimed. Where the same network with random
+    weights does as well, the sentence says so.
 
     Args:
         rows: the study's table.
@@ -169,7 +174,7 @@ def judge(rows: Iterable[Row], name: str = "This model") -> Verdict:
     )
     start = f"{name}{' ' if values else ''}{values}{objects}" if values or objects else ""
     rest = (_doubt_objects(tiles[1]), _say_additive(tiles[2]), _say_edits(tiles[3]), _say_information(tiles[4]))
-    parts = [part for part in (start, *rest) if part]
+    parts = [part for part in (start, *rest, _say_untrained(tiles)) if part]
     return Verdict(f"{'' if start else f'{name}: '}{'; '.join(parts)}.", tiles)
 
 
@@ -238,8 +243,7 @@ def _additive(table: Measured) -> Tile:
         "test",
         "all",
     )
-    level = _level(row, "random_init", 0.0)
-    answer = compare(row, level)
+    answer = compare(row, 0.0)
     values = table.find("r2.concept.least_squares", "test", "all")
     if row is None or row.value is None or answer == "no verdict":
         sentence = _unsaid(row, "Additivity was", fraction)
@@ -250,9 +254,10 @@ def _additive(table: Measured) -> Tile:
         where = " between held-out scenes" if row.on == "test" else ""
         sentence = f"One vector per object explains {percent(row.value)} of the variance{where}"
         share = values.value if values is not None else None
-        sentence += f"; one per value explains {percent(share)}." if share is not None else "."
+        sentence += f"; one per value explains {percent(share)}" if share is not None else ""
+        sentence += f"; random weights: {percent(row.random_init)}." if row.random_init is not None else "."
     else:
-        sentence = f"R² is {fraction(row.value)}, not clear of what random weights reach ({fraction(level)})."
+        sentence = f"R² is {fraction(row.value)}, not clear of zero: the sum explains nothing."
     return Tile("layout", "Additive in objects, R²", answer, sentence, row, percent=False)
 
 
@@ -352,6 +357,20 @@ def _say_edits(tile: Tile) -> str:
     if tile.answer == "no":
         return f"replacing one object's vector rarely lands on the intended scene ({shown} of edits)"
     return f"replacing one object's vector lands on the intended scene in {shown} of edits"
+
+
+def _say_untrained(tiles: Sequence[Tile]) -> str:
+    """What the same network does without training, where it comes within two points of the model."""
+    as_well = list[str]()
+    for tile, what in zip(tiles[1:], ("objects", "R²", "edits", "binding information"), strict=True):
+        row = tile.row
+        if row is None or row.value is None or row.random_init is None or tile.answer not in CLAIMS:
+            continue
+        if row.random_init >= row.value - 0.02:
+            as_well.append(f"{what} {(percent if tile.percent else fraction)(row.random_init)}")
+    if not as_well:
+        return ""
+    return f"with random weights the same network does about as well ({', '.join(as_well)})"
 
 
 def _say_information(tile: Tile) -> str:
