@@ -167,15 +167,20 @@ def _show(rows: "Sequence[Row]", *, as_json: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in ("measurement", "on", "value", "95 % interval", "n", "chance", "bag of concepts", "random init"):
-        table.add_column(heading, justify="left" if heading in ("measurement", "on") else "right")
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1))
+    for heading in ("measurement", "on", "value", "95 %", "n", "chance", "bag", "random"):
+        table.add_column(heading, justify="left" if heading in ("measurement", "on") else "right", no_wrap=True)
     for row in rows:
-        interval = "" if row.low is None or row.high is None else f"{row.low:.3f} – {row.high:.3f}"
+        interval = "" if row.low is None or row.high is None else f"{row.low:.3f}–{row.high:.3f}"
         name = row.id if row.family is None else f"{row.id} ({row.family})"
         levels = (_number(row.chance), _number(row.bag_of_concepts), _number(row.random_init))
         table.add_row(name, row.on, _number(row.value), interval, "" if row.n is None else str(row.n), *levels)
-    Console(soft_wrap=not sys.stdout.isatty()).print(table)
+    console = Console()
+    console.print(table, crop=False, overflow="ignore", soft_wrap=not sys.stdout.isatty())
+    console.print(
+        "95 %: interval over objects. Chance: random scores. Bag: an ideal bag of concepts, ties at random. "
+        "Random: the same network with fresh weights.", style="dim",
+    )  # fmt: skip
 
 
 def _number(value: float | None) -> str:

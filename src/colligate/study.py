@@ -394,7 +394,10 @@ def _normalized_rows(subject: Subject, clock: _Clock) -> list[Row]:
 
 
 def _depth_rows(subject: Subject, config: StudyConfig, source: Source, clock: _Clock) -> list[Row]:
-    """Recognition and binding information at every layer and token read-out that the model shows."""
+    """Recognition and binding information at every layer and token read-out that the model shows.
+
+    One strength of the penalty instead of a choice among several: the curve is over depth, and it is tens of read-outs.
+    """
     read = getattr(source.tower, "embed_depth", None)
     if not config.depth or read is None or source.world is None or source.tower is None:
         return []
@@ -402,7 +405,8 @@ def _depth_rows(subject: Subject, config: StudyConfig, source: Source, clock: _C
     with clock.stage("depth"):
         several = (source.embeddings.scenes.counts > 1).nonzero()[:, 0]
         layers = read(source.world.items(source.tower.kind, several))
-        quick = replace(subject.settings, probes=replace(subject.settings.probes, strengths=(1e-8, 1e-5)))
+        quick = replace(subject.settings, probes=replace(subject.settings.probes, strengths=(1e-6,)))
+        grid = {"shrinkages": (1e-6,), "penalties": (1e-3,)}
         for name, vectors in layers.items():
             at = Subject(Embeddings(vectors, subject.scenes), subject.split, None, quick)
             rows += [
@@ -410,7 +414,7 @@ def _depth_rows(subject: Subject, config: StudyConfig, source: Source, clock: _C
                 for row in probe_rows(at)
                 if row.id in ("probe.concept", "probe.object", "probe.object.swap")
             ]
-            rows += information_rows(at, name, quadratic=False)
+            rows += information_rows(at, name, quadratic=False, grid=grid)
     return rows
 
 

@@ -61,7 +61,7 @@ def rung(name: str, seed: int) -> Rung:
     embeddings = Embeddings(ORACLES[name](SPACE, 2, DIM, seed)(SCENES.values), SCENES)
     parts: list[Parts] = ["concept", "object"]
     fitted = {p: decompose(embeddings, SPLIT.fit, parts=p) for p in parts}
-    probes = fit_probes(embeddings, SPLIT, ProbeSettings(strengths=(1e-8, 1e-4, 1e-2)))
+    probes = fit_probes(embeddings, SPLIT, ProbeSettings(strengths=(1e-6,)))
     edits = concept_edits(SCENES, 0)
     reached = retrieve_edits(embeddings, edits, {"avg": Editor(decompose(embeddings, parts="object", estimator="avg"))})
     return Rung(

@@ -30,7 +30,7 @@ SPACE = ConceptSpace(color=4, shape=3)
 PAIRS = SPACE.all_scenes(2)
 SINGLES = SPACE.all_scenes(1)
 QUICK = Settings(
-    probes=ProbeSettings(strengths=(1e-8, 1e-2), max_steps=100), edit_budget=300, draws=40, strengths=(0.5, 1.0)
+    probes=ProbeSettings(strengths=(1e-6,), max_steps=100), edit_budget=120, draws=20, strengths=(0.5, 1.0)
 )
 
 

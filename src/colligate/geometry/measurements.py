@@ -602,12 +602,23 @@ def removal_rows(subject: Subject) -> list[Row]:
     return found
 
 
-def information_rows(subject: Subject, family: str | None = None, *, quadratic: bool = True) -> list[Row]:
-    """How many bits about which values go together, beyond which values there are? See `geometry.information`."""
+def information_rows(
+    subject: Subject, family: str | None = None, *, quadratic: bool = True, grid: Mapping[str, Any] | None = None
+) -> list[Row]:
+    """How many bits about which values go together, beyond which values there are? See `geometry.information`.
+
+    Args:
+        subject: what is measured.
+        family: name of the layer or token read-out, where there are several.
+        quadratic: whether to try the quadratic read-out too.
+        grid: shrinkages and penalties to try instead of the default ones.
+    """
     found = list[Row]()
     for form in (LinearScores(), QuadraticScores()) if quadratic else (LinearScores(),):
         try:
-            told = binding_information(subject.embeddings, subject.split, form, seed=subject.settings.seed)
+            told = binding_information(
+                subject.embeddings, subject.split, form, seed=subject.settings.seed, **(grid or {})
+            )
         except ValueError as error:
             found += [
                 subject.row(f"information.{form.name}.{unit}", "test", family=family, reason=str(error))
