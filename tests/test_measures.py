@@ -3,6 +3,7 @@
 import itertools
 import math
 import random
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -10,10 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from colligate import measures
 from colligate.measures import (
     MIN_OBJECTS,
     MIN_SCENES,
     TIE,
+    Estimate,
     ObjectBootstrap,
     bag_of_concepts_level,
     chance_level,
@@ -227,18 +230,25 @@ SCENES = ConceptSpace(color=4, shape=4).all_scenes(2)
 
 
 @FEW
-@given(seed=st.integers(0, 1000), rows=st.integers(20, 120), split=st.integers(1, 6))
-def test_the_bilinear_path_is_the_direct_one(seed: int, rows: int, split: int) -> None:
+@given(
+    seed=st.integers(0, 1000), rows=st.integers(20, 600), split=st.integers(1, 6), kept=st.sampled_from([1, 700, 2**24])
+)
+def test_every_way_to_weigh_scenes_gives_the_same_interval(seed: int, rows: int, split: int, kept: int) -> None:
+    """As a bilinear form (two slots, many rows), with weights kept, or block by block."""
     scenes = SCENES[torch.randint(len(SCENES), (rows,), generator=generator(seed))]
     outcomes = torch.rand(rows, generator=generator(seed + 1), dtype=torch.float64)
     mask = torch.arange(rows) % split == 0
     two, three = (ObjectBootstrap(s.objects, draws=60, seed=seed) for s in (scenes, scenes.padded(3)))
-    for of in (
+    statistics: list[Callable[[ObjectBootstrap], Estimate]] = [
         lambda boot: boot.mean(outcomes, mask),
         lambda boot: boot.mean(outcomes),
         lambda boot: boot.explained(outcomes, outcomes + 0.5),
-    ):
-        left, right = of(two), of(three)
+    ]
+    for of in statistics:
+        left = of(two)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(measures, "WEIGHTS_KEPT", kept)
+            right = of(three)
         assert (left.n, left.objects, left.reason) == (right.n, right.objects, right.reason)
         assert left.value == pytest.approx(right.value)
         if left.low is not None:

@@ -9,6 +9,7 @@ with replacement, and a scene weighs the product of its objects' multiplicities;
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -23,6 +24,8 @@ MIN_OBJECTS = 8
 """Fewest objects that may be resampled for an interval."""
 MIN_SCENES = 20
 """Fewest scored scenes for an interval."""
+WEIGHTS_KEPT = 2**24
+"""Most weights, scenes times draws, that a bootstrap keeps (8 bytes each)."""
 
 
 def tie_tolerance(dtype: torch.dtype) -> float:
@@ -248,7 +251,7 @@ class ObjectBootstrap:
         weight of scene s in a draw = prod over slots k of (multiplicity of object s_k in the draw)
 
     For two slots the weighted sum of outcomes is a bilinear form in the multiplicities, so a draw costs objects^2
-    whatever the number of scenes.
+    whatever the number of scenes. Where there are fewer scenes than that, or more slots, scenes' weights are kept.
 
     Args:
         objects: object id in each slot of every scored row; negative where empty.
@@ -311,15 +314,26 @@ class ObjectBootstrap:
         return Estimate(value, float(ends[0]), float(ends[1]), n, objects)
 
     def _weighted_sums(self, outcomes: Float[Tensor, "statistic row"]) -> Float[Tensor, "statistic draw"]:
-        size = self._multiplicity.shape[1]
-        if self.slots == 2 and size <= 2000:
+        draws, size = self._multiplicity.shape
+        small = self.rows * draws <= WEIGHTS_KEPT
+        if self.slots == 2 and size <= 2000 and (size**2 <= self.rows or not small):
             pair = self._dense[:, 0] * size + self._dense[:, 1]
             table = torch.zeros(len(outcomes), size * size, dtype=torch.float64)
             table.index_add_(1, pair, outcomes)
             left = self._multiplicity @ table.reshape(len(outcomes), size, size)
             return (left * self._multiplicity).sum(-1)
-        block = max(1, 2**24 // max(self.rows, 1))
-        parts = [
-            outcomes @ chunk[:, self._dense].prod(-1).T for chunk in self._multiplicity.split(block)
-        ]
-        return torch.cat(parts, dim=1)
+        if small:
+            return outcomes @ self._weights.T
+        block = max(1, WEIGHTS_KEPT // self.rows)
+        return torch.cat([outcomes @ self._products(some).T for some in self._multiplicity.split(block)], dim=1)
+
+    @cached_property
+    def _weights(self) -> Float[Tensor, "draw row"]:
+        return self._products(self._multiplicity)
+
+    def _products(self, multiplicity: Float[Tensor, "draw object"]) -> Float[Tensor, "draw row"]:
+        """Product of the multiplicities of each row's objects."""
+        weights = multiplicity[:, self._dense[:, 0]]
+        for slot in range(1, self.slots):
+            weights *= multiplicity[:, self._dense[:, slot]]
+        return weights
