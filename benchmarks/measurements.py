@@ -7,7 +7,7 @@ from measuring import Line, Stopwatch, say
 from vectors import grid, sentence_like
 
 from colligate.embeddings import Embeddings
-from colligate.geometry.measurements import Settings, Subject
+from colligate.geometry.subject import Settings, Subject
 from colligate.scenes.space import Scenes
 from colligate.scenes.splits import ByScene
 from colligate.study import BATTERIES

@@ -7,7 +7,7 @@ colligate embed|render|check-model|check-data|report|reproduce|worlds
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -50,6 +50,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ValueError, FileNotFoundError, ImportError) as error:
         _complain(str(error))
         return 2
+    except BrokenPipeError:  # the reader of a pipe has gone; nothing is wrong
+        sys.stdout = None
+        return 0
     except OSError as error:
         _complain(str(error))
         return 1
@@ -101,7 +104,7 @@ def _complain(text: str) -> None:
 
 
 @contextmanager
-def _progress() -> Iterator["Report | None"]:
+def _progress() -> Generator["Report | None", None, None]:
     """Bars on a terminal, nothing elsewhere."""
     if not sys.stderr.isatty():
         yield None
@@ -109,7 +112,13 @@ def _progress() -> Iterator["Report | None"]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         tasks: dict[str, Any] = {}
 
@@ -354,6 +363,9 @@ def _worlds(words: list[str]) -> int:
         raise ValueError("colligate worlds takes no arguments.")
     for name in WORLDS:
         world = load_world(name)
-        sizes = " x ".join(f"{size} {concept}" for concept, size in zip(world.scenes.space.names, world.scenes.space.sizes, strict=True))
+        sizes = " x ".join(
+            f"{size} {concept}"
+            for concept, size in zip(world.scenes.space.names, world.scenes.space.sizes, strict=True)
+        )
         _say(f"{name:<11} {len(world.scenes):>8} scenes, {sizes}; shows {', '.join(world.kinds)}")
     return 0

@@ -1,7 +1,7 @@
 """How work is run: how many threads serve it."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 import torch
@@ -21,7 +21,7 @@ def _seconds(threads: int, repeats: int = 40) -> float:
 
 
 @contextmanager
-def fitting_threads() -> Iterator[int]:
+def fitting_threads() -> Generator[int, None, None]:
     """Use as many threads as serve small operations best, found by a trial of some tens of milliseconds.
 
     Where other programs keep the cores busy, threads that wait for each other cost tenfold; one thread then is the

@@ -91,9 +91,7 @@ class CurvatureMemory:
         if self.steps:
             size = (self.steps[-1] * self.changes[-1]).sum(1) / self.changes[-1].square().sum(1).clamp(min=1e-38)
             q *= torch.where(self.scales[-1] > 0, size, 1.0)[:, None]
-        for step, change, scale, weight in zip(
-            self.steps, self.changes, self.scales, reversed(weights), strict=True
-        ):
+        for step, change, scale, weight in zip(self.steps, self.changes, self.scales, reversed(weights), strict=True):
             q += (weight - scale * (change * q).sum(1))[:, None] * step
         return -q
 

@@ -95,7 +95,7 @@ def retrieve(
     Args:
         scores: one score for each query and candidate.
         targets: the key wanted by each query; several columns are several notions of right, judged in one pass.
-        candidates: the key of each candidate; equal keys (replicates of one scene, or a scene and its twin) are all right.
+        candidates: the key of each candidate; equal keys (replicates of a scene, a scene and its twin) are all right.
 
     Raises:
         ValueError: a score is not a number.
@@ -174,7 +174,7 @@ def joined(parts: Sequence[Retrieval], keys: int) -> Retrieval:
 
 
 class BagLevel(NamedTuple):
-    """Per scene: how often an ideal bag-of-concepts model recognises all objects, ties at random, and counted as misses."""
+    """Per scene, how often an ideal bag of concepts recognises all objects: ties at random, and ties as misses."""
 
     random_ties: Float[Tensor, " scene"]
     strict: Float[Tensor, " scene"]
@@ -292,7 +292,9 @@ class ObjectBootstrap:
         """R2 = 1 - sum of squared errors / sum of squares around the centre, with its interval."""
         selected = torch.ones(self.rows, dtype=torch.bool) if rows is None else rows
         return self._ratio(
-            torch.where(selected, errors.double(), 0.0), torch.where(selected, totals.double(), 0.0), selected,
+            torch.where(selected, errors.double(), 0.0),
+            torch.where(selected, totals.double(), 0.0),
+            selected,
             complement=True,
         )
 

@@ -86,13 +86,15 @@ class Probes:
         hits = torch.stack(
             [recognise(own, scenes.contains(c).to(own.device)).hits for c, own in enumerate(by_concept)], dim=1
         )
+        values = torch.cat([scenes.contains(c) for c in range(self.space.num_concepts)], dim=1)
+        across = recognise(scores[:, : sum(self.space.sizes)], values.to(scores.device)).hits
         if self.objects is None:
-            return ProbeOutcomes(hits, None, None, None)
+            return ProbeOutcomes(hits, across, None, None, None)
         of_objects = scores[:, sum(self.space.sizes) :]
         present, foils = scenes.contains_objects(), swap_foils(scenes) & self.known
         found = recognise(of_objects, present, ~present & self.known)
         against_swap = recognise(of_objects, present, foils).hits
-        return ProbeOutcomes(hits, found.hits, torch.where(foils.any(1), against_swap, False), found.ties)
+        return ProbeOutcomes(hits, across, found.hits, torch.where(foils.any(1), against_swap, False), found.ties)
 
 
 def swap_foils(scenes: Scenes) -> Bool[Tensor, "scene object"]:
@@ -121,12 +123,14 @@ class ProbeOutcomes:
 
     Attributes:
         concepts: for each concept, whether its present values beat its absent ones.
+        across: whether every present value of any concept beats every absent one of any (Definition 3.3 as written).
         objects: whether the present objects beat all absent ones; None without an object probe.
         swaps: whether they beat those of the swapped scenes; False where a swap changes nothing (`swap_foils`).
         ties: whether present and absent objects tied.
     """
 
     concepts: Bool[Tensor, "scene concept"]
+    across: Bool[Tensor, " scene"]
     objects: Bool[Tensor, " scene"] | None
     swaps: Bool[Tensor, " scene"] | None
     ties: Bool[Tensor, " scene"] | None
@@ -211,9 +215,7 @@ def soft_targets(present: Bool[Tensor, "scene query"], dtype: torch.dtype) -> Fl
     return present.to(dtype) / present.sum(1, keepdim=True)
 
 
-def cross_entropy(
-    scores: Float[Tensor, "scene query"], targets: Float[Tensor, "scene query"]
-) -> Float[Tensor, ""]:
+def cross_entropy(scores: Float[Tensor, "scene query"], targets: Float[Tensor, "scene query"]) -> Float[Tensor, ""]:
     """Mean cross-entropy of softmax scores against soft targets, in nats."""
     return (scores.logsumexp(1) - (targets * scores).sum(1)).mean()
 
@@ -352,9 +354,7 @@ def _fit_strict(vectors: Tensor, targets: dict[str, Tensor], split: Split, setti
         for block in _blocks(tried, stacked[0].numel()):
             of = torch.tensor([i for i, _ in block])
             shrinkages = torch.tensor([strength for _, strength in block])
-            problem = LinearReadouts(
-                features, SoftmaxLoss(stacked, of), stacked.shape[2], shrinkages, settings.penalty
-            )
+            problem = LinearReadouts(features, SoftmaxLoss(stacked, of), stacked.shape[2], shrinkages, settings.penalty)
             start = torch.zeros(len(block), features.shape[1] * stacked.shape[2])
             best = minimise(problem, start, max_steps=settings.max_steps, tolerance=settings.tolerance)
             members = torch.arange(len(block))

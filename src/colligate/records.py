@@ -73,8 +73,12 @@ def table_bytes(rows: Iterable[Row]) -> bytes:
     writer.writerow(COLUMNS)
     for row in rows:
         cells = asdict(row)
-        writer.writerow(["" if cells[name] is None else repr(cells[name]) if isinstance(cells[name], float) else
-                         cells[name] for name in COLUMNS])
+        writer.writerow(
+            [
+                "" if cells[name] is None else repr(cells[name]) if isinstance(cells[name], float) else cells[name]
+                for name in COLUMNS
+            ]
+        )
     return text.getvalue().encode()
 
 
@@ -120,6 +124,9 @@ def write_atomic(path: Path, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+        mask = os.umask(0)
+        os.umask(mask)
+        Path(name).chmod(0o666 & ~mask)  # temporary files are private; results are as readable as the user's others
         Path(name).replace(path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
@@ -133,23 +140,39 @@ def content_key(facts: Mapping[str, object]) -> str:
 
 def environment() -> dict[str, object]:
     """Versions, git revision and machine, for the record."""
-    packages = ("colligate", "torch", "numpy", "scipy", "scikit-learn", "transformers", "sentence-transformers",
-                "open_clip_torch")
+    packages = (
+        "colligate",
+        "torch",
+        "numpy",
+        "scipy",
+        "scikit-learn",
+        "transformers",
+        "sentence-transformers",
+        "open_clip_torch",
+    )
     versions: dict[str, str] = {"python": platform.python_version()}
     for package in packages:
         try:
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-    return {"versions": versions, "git": _git_revision(), "device": {"machine": platform.machine(),
-            "system": platform.system(), "cpus": os.cpu_count()}}
+    return {
+        "versions": versions,
+        "git": _git_revision(),
+        "device": {"machine": platform.machine(), "system": platform.system(), "cpus": os.cpu_count()},
+    }
 
 
 def _git_revision() -> str | None:
-    here = Path(__file__).parent
+    """Revision of the checkout that this package stands in; None where it is installed elsewhere."""
+    here = Path(__file__).resolve().parent
+    if not (here.parents[1] / ".git").exists() or here.parent.name != "src":
+        return None
     try:
-        run = subprocess.run(["git", "-C", str(here), "describe", "--always", "--dirty"], capture_output=True,
-                             text=True, timeout=5, check=False)
+        run = subprocess.run(
+            ["git", "-C", str(here), "describe", "--always", "--dirty"],
+            capture_output=True, text=True, timeout=5, check=False,
+        )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return None
     return run.stdout.strip() or None
@@ -170,8 +193,13 @@ def read_record(folder: Path) -> dict[str, Any]:
     return record
 
 
-def write_record(folder: Path, record: Mapping[str, object], rows: Iterable[Row], figures: Mapping[str, object],
-                 arrays: Mapping[str, Any]) -> None:
+def write_record(
+    folder: Path,
+    record: Mapping[str, object],
+    rows: Iterable[Row],
+    figures: Mapping[str, object],
+    arrays: Mapping[str, Any],
+) -> None:
     """Write a run's folder; `record.json` comes last, so that a folder with one is finished.
 
     Args:

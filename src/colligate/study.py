@@ -6,12 +6,12 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
 
@@ -20,16 +20,9 @@ from colligate.embedders import Model, NoControl, Tower, embed, load_model, rand
 from colligate.embedders.precomputed import read_vectors
 from colligate.embeddings import Embeddings
 from colligate.engine import fitting_threads
-from colligate.geometry.measurements import (
-    Settings,
-    Subject,
-    decomposition_rows,
-    edit_rows,
-    information_rows,
-    probe_rows,
-    removal_rows,
-    replay_rows,
-)
+from colligate.geometry.editing import edit_rows, replay_rows
+from colligate.geometry.measurements import decomposition_rows, information_rows, probe_rows, removal_rows
+from colligate.geometry.subject import Settings, Subject
 from colligate.geometry.views import views
 from colligate.probes import ProbeSettings
 from colligate.records import (
@@ -44,7 +37,7 @@ from colligate.records import (
 from colligate.scenes.captions import CaptionTemplate
 from colligate.scenes.sources import read_labels, read_space
 from colligate.scenes.splits import ByScene, Given, PaperScenes, SplitRule
-from colligate.scenes.worlds import WORLDS, World, load_world
+from colligate.scenes.worlds import WORLDS, Kind, World, load_world
 from colligate.store import Store
 
 VECTOR_FILES = (".safetensors", ".npy", ".parquet")
@@ -160,7 +153,7 @@ class _Clock:
     seconds: dict[str, float] = field(default_factory=dict[str, float])
 
     @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
+    def stage(self, name: str) -> Generator[None, None, None]:
         if self.report is not None:
             self.report(name, 0, 1)
         start = time.perf_counter()
@@ -387,7 +380,8 @@ def _normalized_rows(subject: Subject, clock: _Clock) -> list[Row]:
             singles=None if subject.singles is None else subject.singles.normalized(),
         )  # fmt: skip
         rows = [
-            *probe_rows(unit), *decomposition_rows(unit, NORMALIZED), *edit_rows(unit, ways=("avg", "avg+pos"), brief=True),
+            *probe_rows(unit), *decomposition_rows(unit, NORMALIZED),
+            *edit_rows(unit, ways=("avg", "avg+pos"), brief=True),
             *information_rows(unit, quadratic=False),
         ]  # fmt: skip
     return [replace(row, id=f"normalized.{row.id}") for row in rows]
@@ -404,7 +398,7 @@ def _depth_rows(subject: Subject, config: StudyConfig, source: Source, clock: _C
     rows = list[Row]()
     with clock.stage("depth"):
         several = (source.embeddings.scenes.counts > 1).nonzero()[:, 0]
-        layers = read(source.world.items(source.tower.kind, several))
+        layers = read(source.world.items(cast("Kind", source.tower.kind), several))
         quick = replace(subject.settings, probes=replace(subject.settings.probes, strengths=(1e-6,)))
         grid = {"shrinkages": (1e-6,), "penalties": (1e-3,)}
         for name, vectors in layers.items():
@@ -432,7 +426,7 @@ def _pictures(source: Source, subject: Subject) -> dict[str, object]:
         small.save(buffer, format="PNG")
         captions = subject.embeddings.captions
         label = subject.scenes.describe(row) if captions is None else captions[row]
-        found[label] = "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+        found[str(label)] = "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
     return {"pictures": found}
 
 
@@ -442,9 +436,7 @@ def _arrays(subject: Subject, chosen: tuple[str, ...]) -> dict[str, torch.Tensor
     }  # fmt: skip
     if "probes" in chosen:
         probes = subject.probes
-        outcomes = probes.recognise(
-            subject.embeddings.vectors[subject.split.test], subject.scenes[subject.split.test]
-        )
+        outcomes = probes.recognise(subject.embeddings.vectors[subject.split.test], subject.scenes[subject.split.test])
         arrays["outcomes.concepts"] = outcomes.concepts
         for name, weight in zip(subject.scenes.space.names, probes.concepts, strict=True):
             arrays[f"probe.{name}"] = weight
@@ -472,10 +464,13 @@ def reproduce(folder: Path, *, tolerance: float = 1e-6, report: Report | None = 
     record, before = read_record(folder), read_table(folder / "table.csv")
     known = {f.name: f for f in fields(StudyConfig)}
     paths = {name for name, f in known.items() if "Path" in str(f.type)}
-    given = {k: Path(v) if k in paths and v is not None else v for k, v in record["config"].items() if k in known}
+    given: dict[str, Any] = {
+        k: Path(v) if k in paths and v is not None else v for k, v in record["config"].items() if k in known
+    }
     only = None if record["kind"] == "study" else tuple(record["kind"].split("-"))
     with TemporaryDirectory() as elsewhere:
-        config = StudyConfig(**{**given, "runs": Path(elsewhere)})
+        given["runs"] = Path(elsewhere)
+        config = StudyConfig(**given)
         again = study(config, only=only, page=False, report=report)
     for name in ("model", "world"):
         then, now = (_identity(r["inputs"][name]) for r in (record, again.record))
@@ -497,7 +492,7 @@ def _identity(facts: Mapping[str, Any]) -> dict[str, Any]:
 CALLS = {
     "probes": "from colligate.geometry.measurements import probe_rows\nrows = probe_rows(subject)",
     "layout": "from colligate.geometry.measurements import decomposition_rows\nrows = decomposition_rows(subject)",
-    "edits": "from colligate.geometry.measurements import edit_rows\nrows = edit_rows(subject)",
+    "edits": "from colligate.geometry.editing import edit_rows\nrows = edit_rows(subject)",
     "removal": "from colligate.geometry.measurements import removal_rows\nrows = removal_rows(subject)",
     "information": "from colligate.geometry.measurements import information_rows\nrows = information_rows(subject)",
     "normalized": "unit = Subject.of(embeddings.normalized(), ByScene())\nrows = probe_rows(unit)",
@@ -541,7 +536,7 @@ def _record(config: StudyConfig, source: Source, subject: Subject, kind: str, cl
     }  # fmt: skip
 
 
-_SUBJECT = """from colligate.geometry.measurements import Subject
+_SUBJECT = """from colligate.geometry.subject import Subject
 from colligate.scenes.splits import ByScene
 from colligate.study import StudyConfig, open_source
 

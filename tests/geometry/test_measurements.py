@@ -9,17 +9,10 @@ import torch
 from colligate.binding import no_binding, object_product, object_table
 from colligate.embeddings import Embeddings
 from colligate.geometry.components import decompose
-from colligate.geometry.measurements import (
-    ESTIMATORS,
-    Settings,
-    Subject,
-    chance_level_of,
-    decomposition_rows,
-    edit_rows,
-    information_rows,
-    probe_rows,
-    removal_rows,
-)
+from colligate.geometry.editing import edit_rows
+from colligate.geometry.measurements import decomposition_rows, information_rows, probe_rows, removal_rows
+from colligate.geometry.scoring import chance_level_of
+from colligate.geometry.subject import ESTIMATORS, Settings, Subject
 from colligate.measures import bag_of_concepts_level, chance_level
 from colligate.probes import ProbeSettings
 from colligate.records import Row

@@ -1,6 +1,7 @@
 """Captions: templates against the sentences they must give."""
 
 import re
+from typing import Any
 
 import pytest
 import torch
@@ -104,7 +105,7 @@ def test_a_single_phrase_must_say_everything_too() -> None:
         ({"single": "{1.color} {1.shape}"}, "numbers its slots"),
     ],
 )
-def test_malformed_templates_are_refused(fields: dict[str, str], message: str) -> None:
+def test_malformed_templates_are_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         CaptionTemplate(**fields)
 

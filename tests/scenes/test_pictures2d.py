@@ -21,7 +21,7 @@ def pixels(canvas: Canvas, objects: list[list[int]], space: ConceptSpace = SPACE
 
 def box(shown: np.ndarray) -> tuple[int, int, int, int]:
     """First and last column, first and last row of a mask."""
-    rows, columns = shown.any(1).nonzero()[0], shown.any(0).nonzero()[0]
+    rows, columns = np.flatnonzero(shown.any(1)), np.flatnonzero(shown.any(0))
     return int(columns[0]), int(columns[-1]), int(rows[0]), int(rows[-1])
 
 

@@ -140,7 +140,7 @@ class Decomposition:
     def retrieve(self, embeddings: Embeddings, rows: Int[Tensor, " row"]) -> Retrieval:
         """Whether the vectors predicted for these rows are nearest, by cosine, to their own scene among all scenes.
 
-        Two notions of right, as columns of `hits`: the scene itself (any replicate), and up to the order of its objects.
+        Two notions of right, as columns of `hits`: the scene itself (any replicate), and any order of its objects.
         """
         scenes = embeddings.scenes
         directions = torch.nn.functional.normalize(embeddings.vectors.double(), dim=1).T.contiguous()
@@ -172,15 +172,13 @@ class Decomposition:
     def r2(self, embeddings: Embeddings) -> float:
         """Share of the variance within each number of objects that the components explain.
 
-            R2 = 1 - sum_s |x(s) - predicted(s)|^2 / sum_s |x(s) - mean of the fit part|^2
+        R2 = 1 - sum_s |x(s) - predicted(s)|^2 / sum_s |x(s) - mean of the fit part|^2
         """
         errors, totals = self.squares(embeddings)
         return 1 - float(errors.sum() / totals.sum())
 
 
-def squares_around(
-    centres: Float[Tensor, "scene dim"], vectors: Float[Tensor, "scene dim"]
-) -> Float[Tensor, " scene"]:
+def squares_around(centres: Float[Tensor, "scene dim"], vectors: Float[Tensor, "scene dim"]) -> Float[Tensor, " scene"]:
     """Squared distances from the centres; zero where they are no more than the rounding of the vectors themselves.
 
     Example:

@@ -244,8 +244,11 @@ def binding_information(
     best: tuple[float, float, Tensor] | None = None
     for penalty in penalties:
         problem = LinearReadouts(
-            features[fit], _SetLoss(form, scenes.space, sets[fit]), form.queries(scenes.space),
-            torch.tensor(shrinkages), penalty,
+            features[fit],
+            _SetLoss(form, scenes.space, sets[fit]),
+            form.queries(scenes.space),
+            torch.tensor(shrinkages),
+            penalty,
         )
         generator = torch.Generator().manual_seed(seed)
         start = torch.zeros(len(shrinkages), features.shape[1], form.queries(scenes.space))

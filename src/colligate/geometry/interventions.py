@@ -86,22 +86,25 @@ def object_edits(scenes: Scenes, *, budget: int = 20_000, seed: int = 0) -> Edit
         144
     """
     space = scenes.space
-    per_object = max(1, len(scenes) * scenes.slots)
-    objects = torch.arange(space.num_objects)
-    if per_object * space.num_objects > 50 * budget:
-        keep = max(1, 50 * budget // per_object)
-        objects = torch.randperm(space.num_objects, generator=torch.Generator().manual_seed(seed))[:keep]
-    values = space.object_values(objects)
-    return _edits(scenes, list(values), list(range(space.num_concepts))).draw(budget, seed)
+    bases = torch.ones(len(scenes), dtype=torch.bool)
+    if len(scenes) * scenes.slots * space.num_objects > 50 * budget:
+        keep = max(1, 50 * budget // (scenes.slots * space.num_objects))
+        order = torch.randperm(len(scenes), generator=torch.Generator().manual_seed(seed))
+        bases[order[keep:]] = False
+    values = space.object_values(torch.arange(space.num_objects))
+    return _edits(scenes, list(values), list(range(space.num_concepts)), bases).draw(budget, seed)
 
 
-def _edits(scenes: Scenes, new_values: list[Tensor], concepts: list[int]) -> Edits:
+def _edits(
+    scenes: Scenes, new_values: list[Tensor], concepts: list[int], bases: Bool[Tensor, " scene"] | None = None
+) -> Edits:
     """All replacements of the given concepts by each of the given values, where every one of them changes."""
     base, slots, targets = [], [], []
     for slot in range(scenes.slots):
         held = scenes.values[:, slot]
+        able = scenes.filled[:, slot] if bases is None else scenes.filled[:, slot] & bases
         for new in new_values:
-            rows = (scenes.filled[:, slot] & (held[:, concepts] != new).all(1)).nonzero()[:, 0]
+            rows = (able & (held[:, concepts] != new).all(1)).nonzero()[:, 0]
             changed = held[rows].clone()
             changed[:, concepts] = new
             target = scenes.rows_of(scenes[rows].replace(slot, changed))
@@ -244,7 +247,7 @@ def retrieve_edits(embeddings: Embeddings, edits: Edits, editors: Mapping[str, E
 
 
 MISSES = ("base", "twin", "other_object", "both_objects", "elsewhere")
-"""Where a missed edit lands: unchanged; the target in another order; the change on another object; on all; elsewhere."""
+"""Where a missed edit lands: unchanged; the target in another order; changed on another object; on all; elsewhere."""
 
 
 def classify_misses(edits: Edits, nearest: Int[Tensor, " edit"]) -> Int[Tensor, " edit"]:
@@ -319,9 +322,7 @@ def interference(embeddings: Embeddings, edits: Edits, editor: Editor) -> Interf
     return Interference(along_change, along(kept), inside / total)
 
 
-def remove(
-    embeddings: Embeddings, decomposition: Decomposition, permuted: Scenes | None = None
-) -> Embeddings:
+def remove(embeddings: Embeddings, decomposition: Decomposition, permuted: Scenes | None = None) -> Embeddings:
     """Subtract every scene's components; the mean stays.
 
         residual(s) = x(s) - sum of the components of s        (or of permuted[s], the control)
@@ -363,9 +364,7 @@ def permute_names(scenes: Scenes, parts: str, seed: int) -> Scenes:
     return Scenes(scenes.space, values)
 
 
-def _derangement(
-    known: Int[Tensor, " known"], size: int, generator: torch.Generator
-) -> Int[Tensor, " value"]:
+def _derangement(known: Int[Tensor, " known"], size: int, generator: torch.Generator) -> Int[Tensor, " value"]:
     """One random cycle through the known values, so that none of them keeps its name (unless there is only one)."""
     order = known[torch.randperm(len(known), generator=generator)]
     names = torch.arange(size)

@@ -62,7 +62,12 @@ def scaled_distances(vectors: Float[Tensor, "point dim"], axes: int = 3) -> Proj
     if total < len(vectors) ** 2 * 1e-24:  # all in one direction, up to rounding
         return Projection(torch.zeros(len(vectors), axes, dtype=torch.float64), "MDS of 1 - cosine", stress=0.0)
     found = smacof(
-        distances.numpy(), n_components=axes, n_init=4, max_iter=300, random_state=0, normalized_stress=False
+        distances.numpy(),
+        n_components=axes,
+        n_init=4,
+        max_iter=300,
+        random_state=0,
+        normalized_stress=False,  # pyright: ignore[reportArgumentType]
     )
     points = torch.as_tensor(found[0])
     misfit = float((torch.cdist(points, points) - distances).square().sum()) / 2

@@ -101,9 +101,7 @@ def _check_range(table: Table, name: str, numbers: Tensor, low: int, high: int) 
         )
 
 
-def _by_rows(
-    table: Table, scenes: Scenes, base: Tensor, slot: Tensor, target: Tensor, names: Sequence[str]
-) -> Edits:
+def _by_rows(table: Table, scenes: Scenes, base: Tensor, slot: Tensor, target: Tensor, names: Sequence[str]) -> Edits:
     for name, rows in ((names[0], base), (names[2], target)):
         _check_range(table, name, rows, 0, len(scenes) - 1)
     empty = (~scenes.filled[base, slot]).nonzero()[:, 0].tolist()

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
+from colligate.geometry.editing import editors
 from colligate.geometry.interventions import concept_edits, retrieve_edits
-from colligate.geometry.measurements import Subject, editors
 from colligate.geometry.projections import principal_axes, quadruple, scaled_distances
+from colligate.geometry.subject import Subject
 from colligate.scenes.space import Scenes
 
 MOST_SCENES = 2000
@@ -29,9 +30,7 @@ def describe(subject: Subject, row: int) -> str:
 
 
 def _points(coordinates: Sequence[Sequence[float]], labels: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
-    return [
-        {**label, "x": x, "y": y, "z": z} for label, (x, y, z) in zip(labels, coordinates, strict=True)
-    ]
+    return [{**label, "x": x, "y": y, "z": z} for label, (x, y, z) in zip(labels, coordinates, strict=True)]
 
 
 def _words(scenes: Scenes, object_id: int) -> dict[str, str]:

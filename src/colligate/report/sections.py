@@ -44,7 +44,8 @@ def _probes(study: Study, verdict: Verdict) -> Section:
     table = study.table
     ids = {
         "probe.concept": "values, mean over concepts",
-        "probe.concept.joint": "values of all concepts at once",
+        "probe.concept.joint": "values, each concept right",
+        "probe.concept.across": "values of all concepts in one ranking",
         **{f"probe.concept.{name}": f"values of {name}" for name in study.concepts},
         "probe.object": "objects",
         "probe.object.swap": "objects, against the swap",

@@ -333,9 +333,7 @@ def _inside(folder: Path, name: str) -> Path:
     return path
 
 
-def _label_rows(
-    world: World, rows: Int[Tensor, " row"], filenames: Sequence[str] | None
-) -> Iterator[list[object]]:
+def _label_rows(world: World, rows: Int[Tensor, " row"], filenames: Sequence[str] | None) -> Iterator[list[object]]:
     """Header and rows of a labels table."""
     space, scenes = world.scenes.space, world.scenes[rows]
     texts = world.texts(rows) if world.captions is not None else None

@@ -1,0 +1,1 @@
+"""How complex is the rule from concept indices to vectors, and does it carry over to objects never seen?"""

@@ -1,0 +1,175 @@
+"""Rows of a table from per-scene outcomes: intervals over objects, and the levels of the scenes that were scored."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from colligate.geometry.subject import Subject
+from colligate.measures import (
+    ObjectBootstrap,
+    bag_of_concepts_level,
+    chance_level,
+)
+from colligate.probes import ProbeOutcomes, swap_foils
+from colligate.records import Row
+from colligate.scenes.space import Scenes
+
+
+class Scorer:
+    """Turns per-scene outcomes on some rows into table rows, with intervals over objects and levels for those rows."""
+
+    def __init__(self, subject: Subject, on: str, scenes: Scenes, objects: Tensor | None = None) -> None:
+        self.subject, self.on, self.scenes = subject, on, scenes
+        settings = subject.settings
+        self.bootstrap = ObjectBootstrap(
+            scenes.objects if objects is None else objects, draws=settings.draws, seed=settings.seed
+        )
+
+    def mean(self, id: str, outcomes: Tensor, rows: Tensor | None = None, **more: Any) -> Row:
+        """Mean outcome, over all rows or a mask of them."""
+        return self._row(id, self.bootstrap.mean(outcomes, rows), more)
+
+    def explained(self, id: str, errors: Tensor, totals: Tensor, **more: Any) -> Row:
+        """One minus a ratio of sums."""
+        return self._row(id, self.bootstrap.explained(errors, totals), more)
+
+    def _row(self, id: str, estimate: Any, more: dict[str, Any]) -> Row:
+        reason = "; ".join(r for r in (more.pop("reason", None), estimate.reason) if r) or None
+        return self.subject.row(
+            id, self.on, value=estimate.value, low=estimate.low, high=estimate.high, n=estimate.n,
+            objects=estimate.objects, reason=reason, **more,
+        )  # fmt: skip
+
+    @cached_property
+    def concept_chance(self) -> list[Tensor]:
+        """Per concept, chance that random scores recognise its values."""
+        return [chance_level(self.scenes.contains(c)) for c in range(self.scenes.space.num_concepts)]
+
+    @cached_property
+    def across_chance(self) -> Tensor:
+        """Chance that random scores put all present values of all concepts before all absent ones."""
+        concepts = range(self.scenes.space.num_concepts)
+        return chance_level(torch.cat([self.scenes.contains(c) for c in concepts], dim=1))
+
+    @cached_property
+    def object_levels(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Chance, bag of concepts with random ties, and strict, for recognition of objects among all that occur."""
+        present = self.scenes.contains_objects()[:, self.subject.occurring]
+        level = bag_of_concepts_level(
+            [self.scenes.contains(c) for c in range(self.scenes.space.num_concepts)],
+            self.scenes.space.object_values(self.subject.occurring.nonzero()[:, 0]), present,
+        )  # fmt: skip
+        return chance_level(present), level.random_ties, level.strict
+
+    @cached_property
+    def swap_levels(self) -> tuple[Tensor, Tensor]:
+        """Which scenes have a swap that differs, and chance against it."""
+        foils = swap_foils(self.scenes) & self.subject.occurring
+        return foils.any(1), chance_level_of(self.scenes.contains_objects().sum(1), foils.sum(1))
+
+    def recognition(
+        self, name: str, outcomes: ProbeOutcomes, kinds: tuple[str, ...], rows: Tensor | None = None
+    ) -> Iterator[Row]:
+        """Rows for the given kinds of recognition, with chance and bag-of-concepts levels of the same scenes.
+
+        Args:
+            name: id of the rows, `{}` standing for the kind.
+            outcomes: per scene.
+            kinds: of concept (mean over concepts), concept.joint (each right),
+                concept.across (all values of all concepts in one ranking), concept.<name>, object, object.swap.
+            rows: mask of the scenes to take; all by default.
+        """
+        mask = torch.ones(len(self.scenes), dtype=torch.bool) if rows is None else rows
+
+        def level(of: Tensor, among: Tensor = mask) -> float | None:
+            return float(of[among].double().mean()) if bool(among.any()) else None
+
+        ideal = {"bag_of_concepts": 1.0, "bag_of_concepts_strict": 1.0}
+        for kind in kinds:
+            id = name.format(kind)
+            if kind == "concept":
+                chance = level(torch.stack(self.concept_chance).mean(0))
+                yield self.mean(id, outcomes.concepts.double().mean(1), rows, chance=chance, **ideal)
+            elif kind == "concept.joint":
+                chance = level(torch.stack(self.concept_chance).prod(0))
+                yield self.mean(id, outcomes.concepts.all(1), rows, chance=chance, **ideal)
+            elif kind == "concept.across":
+                yield self.mean(id, outcomes.across, rows, chance=level(self.across_chance), **ideal)
+            elif kind.startswith("concept."):
+                c = self.scenes.space.concept(kind.removeprefix("concept."))
+                yield self.mean(
+                    id, outcomes.concepts[:, c], rows, concept=self.scenes.space.names[c],
+                    chance=level(self.concept_chance[c]), **ideal,
+                )  # fmt: skip
+            elif outcomes.objects is None or outcomes.swaps is None:
+                yield self.subject.row(id, self.on, reason=self.subject.no_object_probe)
+            elif kind == "object":
+                chance, ties, strict = (level(of) for of in self.object_levels)
+                yield self.mean(
+                    id, outcomes.objects, rows, chance=chance, bag_of_concepts=ties, bag_of_concepts_strict=strict
+                )
+            elif kind == "object.swap":
+                differs, chance = self.swap_levels
+                among = differs & mask
+                yield self.mean(
+                    id, outcomes.swaps, among, chance=level(chance, among), bag_of_concepts=level(chance, among),
+                    bag_of_concepts_strict=0.0 if bool(among.any()) else None,
+                )  # fmt: skip
+
+
+def chance_level_of(held: Int[Tensor, " scene"], foils: Int[Tensor, " scene"]) -> Tensor:
+    """Chance that random scores put `held` queries before `foils` others."""
+    present, absent = held.double(), foils.double()
+    return torch.exp(torch.lgamma(present + 1) + torch.lgamma(absent + 1) - torch.lgamma(present + absent + 1))
+
+
+@dataclass(frozen=True, eq=False)
+class RetrievalLevels:
+    """Levels of retrieval among the distinct scenes of a set, for each of its rows.
+
+    Attributes:
+        num: number of distinct scenes.
+        same_values: how many of them hold the same values (an ideal bag of concepts can't tell them apart).
+        same_objects: how many of them hold the same objects in whatever order.
+    """
+
+    num: int
+    same_values: Tensor
+    same_objects: Tensor
+
+    @classmethod
+    def of(cls, scenes: Scenes) -> "RetrievalLevels":
+        """Count them."""
+        _, first = _first_rows(scenes.ids)
+        bags, (_, sets) = scenes.bags, scenes.unordered_ids.unique(return_inverse=True)
+        per_bag, per_set = torch.bincount(bags[first], minlength=int(bags.max()) + 1), torch.bincount(sets[first])
+        return cls(len(first), per_bag[bags].double(), per_set[sets].double())
+
+    def exact(self, rows: Int[Tensor, " row"]) -> dict[str, Any]:
+        """Levels of finding these scenes themselves."""
+        return self._levels(torch.ones(len(rows), dtype=torch.float64), self.same_values[rows])
+
+    def up_to_order(self, rows: Int[Tensor, " row"]) -> dict[str, Any]:
+        """Levels of finding these scenes or another order of their objects."""
+        return self._levels(self.same_objects[rows], self.same_values[rows])
+
+    def _levels(self, right: Tensor, tied: Tensor) -> dict[str, Any]:
+        if not len(right):
+            return {}
+        return {
+            "chance": float(right.mean()) / self.num,
+            "bag_of_concepts": float((right / tied).mean()),
+            "bag_of_concepts_strict": float((right == tied).double().mean()),
+        }
+
+
+def _first_rows(ids: Tensor) -> tuple[Tensor, Tensor]:
+    found, inverse = ids.unique(return_inverse=True)
+    first = torch.zeros(len(found), dtype=torch.int64)
+    first[inverse.flip(0)] = torch.arange(len(ids)).flip(0)
+    return found, first

@@ -1,0 +1,169 @@
+"""What question 1 is asked of: vectors, a split, and the probes and decompositions that all measurements share."""
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, cast
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from colligate.embeddings import Embeddings
+from colligate.geometry.components import (
+    Decomposition,
+    Estimator,
+    Parts,
+    decompose,
+)
+from colligate.probes import Probes, ProbeSettings, fit_probes
+from colligate.records import Row
+from colligate.scenes.space import Scenes
+from colligate.scenes.splits import Split, SplitRule
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How the measurements of question 1 are taken."""
+
+    probes: ProbeSettings = field(default_factory=ProbeSettings)
+    """How probes are fitted; its protocol is the protocol of every row."""
+    edit_budget: int = 10_000
+    """Most edits of one kind that are scored; above it, a seeded choice."""
+    retrieval_budget: int = 20_000
+    """Most scenes whose reconstructions are looked up; above it, a seeded choice."""
+    strengths: tuple[float, ...] = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
+    """Edit strengths of the strength curve."""
+    draws: int = 1000
+    """Resamplings of objects behind every interval."""
+    seed: int = 0
+    """Of splits, choices, permutations and resamplings."""
+
+
+ESTIMATORS: tuple[tuple[str, Parts, bool, Estimator], ...] = (
+    ("concept.least_squares", "concept", False, "least_squares"),
+    ("concept+pos.least_squares", "concept", True, "least_squares"),
+    ("object.least_squares", "object", False, "least_squares"),
+    ("object+pos.least_squares", "object", True, "least_squares"),
+    ("concept.avg", "concept", False, "avg"),
+    ("concept.avg+pos", "concept", True, "avg"),
+    ("concept.avg.set", "concept", False, "avg.set"),
+    ("object.avg", "object", False, "avg"),
+    ("object.avg+pos", "object", True, "avg"),
+    ("object.avg.set", "object", False, "avg.set"),
+    ("object.single", "object", False, "single"),
+)
+"""Name in metric ids, parts, whether each slot has its own components, and the estimator."""
+
+EDITORS = {
+    "avg": "object.avg",
+    "avg+pos": "object.avg+pos",
+    "single": "object.single",
+    "least_squares": "object+pos.least_squares",
+    "concepts": "concept+pos.least_squares",
+    "orthogonal": "object.avg+pos",
+}
+"""Name of a way to edit -> the decomposition whose components it exchanges."""
+
+
+WAYS = tuple(EDITORS)
+"""All ways to edit; `orthogonal` spares the other objects' components."""
+
+PAPER_WAYS = ("avg", "avg+pos", "single")
+"""The paper's ways to edit: all that is tried on the fit part, on other concepts than the first and on objects."""
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """What is measured.
+
+    Attributes:
+        embeddings: scenes of two or more objects.
+        split: fit, validation and test rows of them.
+        singles: scenes of one object, or None.
+        settings: how to measure.
+    """
+
+    embeddings: Embeddings
+    split: Split
+    singles: Embeddings | None = None
+    settings: Settings = field(default_factory=Settings)
+
+    @classmethod
+    def of(cls, embeddings: Embeddings, rule: SplitRule, settings: Settings | None = None) -> "Subject":
+        """Part scenes of several objects from single objects and split the former.
+
+        Raises:
+            ValueError: no scene has two objects, or only one object occurs.
+        """
+        settings = settings or Settings()
+        scenes = embeddings.scenes
+        several = scenes.counts > 1
+        if not several.any():
+            raise ValueError("Every scene holds a single object, so there is nothing to bind; add scenes of two.")
+        if len(scenes.objects[scenes.filled].unique()) < 2:
+            raise ValueError("All scenes hold one and the same object; add scenes with others.")
+        multi = embeddings[several]
+        singles = None if several.all() else embeddings[~several]
+        return cls(multi, rule.split(multi.scenes, settings.seed), singles, settings)
+
+    @property
+    def scenes(self) -> Scenes:
+        """The scenes of several objects."""
+        return self.embeddings.scenes
+
+    @cached_property
+    def occurring(self) -> Bool[Tensor, " object"]:
+        """Which objects occur in the scenes."""
+        return self.scenes.contains_objects().any(0)
+
+    @cached_property
+    def no_object_probe(self) -> str | None:
+        """Why objects can't be probed, if they can't: a linear read-out has no row for an object it never saw."""
+        if not self.settings.probes.objects:
+            return "the object probe was left out"
+        unseen = self.occurring & ~self.scenes[self.split.fit].contains_objects().any(0)
+        if not unseen.any():
+            return None
+        seen, all_objects = int((self.occurring & ~unseen).sum()), int(self.occurring.sum())
+        return f"the fit part shows {seen} of {all_objects} objects, and a linear probe can't learn the others"
+
+    @cached_property
+    def probe_settings(self) -> ProbeSettings:
+        """How probes are fitted on this subject."""
+        return replace(self.settings.probes, objects=self.no_object_probe is None)
+
+    @cached_property
+    def probes(self) -> Probes:
+        """Read-outs fitted on the split; without objects where the fit part doesn't show them all."""
+        return fit_probes(self.embeddings, self.split, self.probe_settings)
+
+    @cached_property
+    def scores(self) -> Tensor:
+        """The probes' scores of every row."""
+        return self.probes.scores(self.embeddings.vectors)
+
+    @cached_property
+    def _decompositions(self) -> dict[tuple[str, str], Decomposition]:
+        return {}
+
+    def decomposition(self, name: str, on: str) -> Decomposition:
+        """The decomposition of that name, fitted on all rows (`on="all"`) or on the fit part."""
+        key = (name, "all" if on == "all" else "fit")
+        if key not in self._decompositions:
+            parts, positions, estimator = next(rest for n, *rest in ESTIMATORS if n == name)
+            rows = None if on == "all" else self.split.fit
+            self._decompositions[key] = decompose(
+                self.embeddings, rows, parts=cast("Parts", parts), positions=cast("bool", positions),
+                estimator=cast("Estimator", estimator), singles=self.singles,
+            )  # fmt: skip
+        return self._decompositions[key]
+
+    def rows_on(self, on: str) -> Int[Tensor, " row"]:
+        """Rows that are scored."""
+        if on == "all":
+            return torch.arange(len(self.embeddings))
+        return self.split.fit if on == "fit" else self.split.test
+
+    def row(self, id: str, on: str, **more: Any) -> Row:
+        """A row with what all rows of the subject share."""
+        return Row(id=id, on=on, protocol=self.settings.probes.protocol, **more)
