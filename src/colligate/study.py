@@ -21,7 +21,14 @@ from colligate.embedders.precomputed import read_vectors
 from colligate.embeddings import Embeddings
 from colligate.engine import fitting_threads
 from colligate.geometry.editing import edit_rows, replay_rows
-from colligate.geometry.measurements import decomposition_rows, information_rows, probe_rows, removal_rows
+from colligate.geometry.measurements import (
+    MOST_TOKEN_NUMBERS,
+    attention_rows,
+    decomposition_rows,
+    information_rows,
+    probe_rows,
+    removal_rows,
+)
 from colligate.geometry.subject import Settings, Subject
 from colligate.geometry.views import views
 from colligate.probes import ProbeSettings
@@ -191,7 +198,7 @@ def study(
     kind = "study" if only is None else "-".join(only)
     facts = {
         "kind": kind, "version": __version__, "config": _settings(config), "inputs": source.facts,
-        "scenes": source.embeddings.scenes.content_hash,
+        "scenes": source.embeddings.scenes.content_hash, "shown": _shown(source), "files": _files(config),
     }  # fmt: skip
     folder = config.runs / f"{kind}-{content_key(facts)}"
     if (folder / "record.json").is_file() and not config.force:
@@ -277,10 +284,58 @@ def open_source(config: StudyConfig, report: Report | None = None) -> Source:
     )  # fmt: skip
 
 
+def open_subject(config: StudyConfig) -> Subject:
+    """What a study of this config measures: its vectors, split and settings.
+
+    Raises:
+        ValueError: the embedder, world, labels or tower don't fit together.
+
+    Example:
+        >>> subject = open_subject(StudyConfig(embedder="oracle:no-binding", scenes="clevr"))
+        >>> len(subject.embeddings), len(subject.split.test)
+        (576, 116)
+    """
+    source = open_source(config)
+    return Subject.of(source.embeddings, _rule(config, source), _measuring(config))
+
+
 def _vectors_hash(embeddings: Embeddings) -> str:
     import hashlib
 
-    return hashlib.sha256(embeddings.vectors.contiguous().numpy().tobytes()).hexdigest()
+    vectors = embeddings.vectors.contiguous()
+    digest = hashlib.sha256(f"{vectors.dtype} {tuple(vectors.shape)} ".encode())
+    digest.update(vectors.view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _shown(source: Source) -> dict[str, object]:
+    """What the tower and the reader are shown of the scenes, and a given split: facts that decide a run's rows."""
+    world = source.world
+    if world is None:
+        return {}
+    kinds = {"text", *([] if source.tower is None else [source.tower.kind])} & set(world.kinds)
+    items = {kind: world.describe(cast("Kind", kind)) for kind in sorted(kinds)}
+    return {"items": items, "parts": world.parts, "notes": world.notes}
+
+
+def _files(config: StudyConfig) -> dict[str, str]:
+    """sha256 of the files that a config names beside the embedder and its labels.
+
+    Raises:
+        ValueError: one of them can't be read.
+    """
+    import hashlib
+
+    found = dict[str, str]()
+    for name, path in (("edits", config.edits), ("control", config.control)):
+        if path is None:
+            continue
+        try:
+            with path.open("rb") as file:
+                found[name] = hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise ValueError(f"{path} can't be read ({error.strerror}); name a file that is there.") from None
+    return found
 
 
 def _open_file(config: StudyConfig, path: Path) -> Source:
@@ -374,6 +429,8 @@ def _normalized_rows(subject: Subject, clock: _Clock) -> list[Row]:
     lengths = subject.embeddings.vectors.norm(dim=1)
     if bool(((lengths - 1).abs() < 1e-4).all()):
         return [subject.row("normalized.probe.object", "test", reason="the vectors have length one as they are")]
+    if not bool(lengths.all()):
+        return [subject.row("normalized.probe.object", "test", reason="some vectors are zero and have no direction")]
     with clock.stage("normalised"):
         unit = replace(
             subject, embeddings=subject.embeddings.normalized(),
@@ -409,7 +466,19 @@ def _depth_rows(subject: Subject, config: StudyConfig, source: Source, clock: _C
                 if row.id in ("probe.concept", "probe.object", "probe.object.swap")
             ]
             rows += information_rows(at, name, quadratic=False, grid=grid)
+        if layers and hasattr(source.tower, "embed_tokens"):
+            rows += _token_rows(subject, source.tower, source.world.items(cast("Kind", source.tower.kind), several))
     return rows
+
+
+def _token_rows(subject: Subject, tower: Tower, items: Any) -> list[Row]:
+    """Binding information in the tokens themselves, where the model shows them and they fit in memory."""
+    tokens, _ = cast("Any", tower).embed_tokens(items[:64])
+    numbers = tokens.shape[1] * tokens.shape[2] * len(items)
+    if numbers > MOST_TOKEN_NUMBERS:
+        reason = f"the tokens of all scenes would be {numbers:,} numbers (at most {MOST_TOKEN_NUMBERS:,} are read)"
+        return [subject.row(f"information.attention.{unit}", "test", reason=reason) for unit in ("bits", "ratio")]
+    return attention_rows(subject, *cast("Any", tower).embed_tokens(items))
 
 
 def _pictures(source: Source, subject: Subject) -> dict[str, object]:
@@ -486,17 +555,19 @@ def reproduce(folder: Path, *, tolerance: float = 1e-6, report: Report | None = 
 
 
 def _identity(facts: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: facts[k] for k in ("name", "weights", "weights_sha256", "file_sha256", "content_hash") if k in facts}
+    return {k: facts[k] for k in ("name", "weights", "sha256", "content_hash") if k in facts}
 
 
 CALLS = {
-    "probes": "from colligate.geometry.measurements import probe_rows\nrows = probe_rows(subject)",
-    "layout": "from colligate.geometry.measurements import decomposition_rows\nrows = decomposition_rows(subject)",
-    "edits": "from colligate.geometry.editing import edit_rows\nrows = edit_rows(subject)",
-    "removal": "from colligate.geometry.measurements import removal_rows\nrows = removal_rows(subject)",
-    "information": "from colligate.geometry.measurements import information_rows\nrows = information_rows(subject)",
-    "normalized": "unit = Subject.of(embeddings.normalized(), ByScene())\nrows = probe_rows(unit)",
+    "probes": "from colligate.geometry.measurements import probe_rows\n\nrows = probe_rows(subject)",
+    "layout": "from colligate.geometry.measurements import decomposition_rows\n\nrows = decomposition_rows(subject)",
+    "edits": "from colligate.geometry.editing import edit_rows\n\nrows = edit_rows(subject)",
+    "removal": "from colligate.geometry.measurements import removal_rows\n\nrows = removal_rows(subject)",
+    "information": "from colligate.geometry.measurements import information_rows\n\nrows = information_rows(subject)",
+    "normalized": "from dataclasses import replace\n\nfrom colligate.geometry.measurements import probe_rows\n\n"
+    "rows = probe_rows(replace(subject, embeddings=subject.embeddings.normalized()))",
 }
+"""Section of the page -> Python that gives its numbers of a `subject`."""
 
 
 def _record(config: StudyConfig, source: Source, subject: Subject, kind: str, clock: _Clock) -> dict[str, object]:
@@ -525,6 +596,7 @@ def _record(config: StudyConfig, source: Source, subject: Subject, kind: str, cl
                 "name": subject.split.name, "fit": len(subject.split.fit),
                 "validation": len(subject.split.validation), "test": len(subject.split.test),
             },
+            "files": _files(config),
         },
         **environment(),
         "seconds": clock.seconds,
@@ -532,17 +604,19 @@ def _record(config: StudyConfig, source: Source, subject: Subject, kind: str, cl
         "notes": [*source.notes, *subject.split.notes],
         "command": _command(config),
         "python": _python(config),
-        "calls": {key: _SUBJECT.format(config=_python_config(config)) + code for key, code in CALLS.items()},
+        "calls": {key: _subject_code(config, code) for key, code in CALLS.items()},
     }  # fmt: skip
 
 
-_SUBJECT = """from colligate.geometry.subject import Subject
-from colligate.scenes.splits import ByScene
-from colligate.study import StudyConfig, open_source
-
-embeddings = open_source({config}).embeddings
-subject = Subject.of(embeddings, ByScene())
-"""
+def _subject_code(config: StudyConfig, code: str) -> str:
+    """Python that opens a study's subject and measures it."""
+    imports, _, rest = code.rpartition("\n\n")
+    lines = sorted([*imports.split("\n\n"), "from colligate.study import StudyConfig, open_subject"])
+    path = ["from pathlib import Path"] if "Path(" in _python_config(config) else []
+    standard = sorted([line for line in lines if "colligate" not in line] + path)
+    own = [line for line in lines if "colligate" in line]
+    head = "\n\n".join("\n".join(group) for group in (standard, own) if group)
+    return f"{head}\n\nsubject = open_subject({_python_config(config)})\n{rest}"
 
 
 def _python_config(config: StudyConfig) -> str:

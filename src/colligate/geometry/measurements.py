@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from colligate.embeddings import Embeddings
@@ -16,7 +17,13 @@ from colligate.geometry.components import (
     object_squares,
     squares_around,
 )
-from colligate.geometry.information import LinearScores, QuadraticScores, binding_information
+from colligate.geometry.information import (
+    Information,
+    LinearScores,
+    QuadraticScores,
+    attention_information,
+    binding_information,
+)
 from colligate.geometry.interventions import (
     permute_names,
     remove,
@@ -168,23 +175,41 @@ def information_rows(
     """
     found = list[Row]()
     for form in (LinearScores(), QuadraticScores()) if quadratic else (LinearScores(),):
-        try:
-            told = binding_information(
+
+        def read(form: LinearScores | QuadraticScores = form) -> Information:
+            return binding_information(
                 subject.embeddings, subject.split, form, seed=subject.settings.seed, **(grid or {})
             )
-        except ValueError as error:
-            found += [
-                subject.row(f"information.{form.name}.{unit}", "test", family=family, reason=str(error))
-                for unit in ("bits", "ratio")
-            ]
-            continue
-        score = Scorer(subject, "test", subject.scenes[told.rows])
-        levels: dict[str, Any] = {
-            "family": family,
-            "chance": 0.0,
-            "bag_of_concepts": 0.0,
-            "bag_of_concepts_strict": 0.0,
-        }
-        found.append(score.mean(f"information.{form.name}.bits", told.entropy - told.left, **levels))
-        found.append(score.explained(f"information.{form.name}.ratio", told.left, told.entropy, **levels))
+
+        found += _told(subject, form.name, family, read)
     return found
+
+
+MOST_TOKEN_NUMBERS = 300_000_000
+"""Most numbers in the tokens of all scenes that are read by attention."""
+
+
+def attention_rows(
+    subject: Subject, tokens: Float[Tensor, "scene token dim"], mask: Bool[Tensor, "scene token"]
+) -> list[Row]:
+    """The same from the tokens of each item, read by attention: what pooling into one vector threw away."""
+    return _told(
+        subject, "attention", None,
+        lambda: attention_information(tokens, mask, subject.scenes, subject.split, seed=subject.settings.seed),
+    )  # fmt: skip
+
+
+def _told(subject: Subject, readout: str, family: str | None, read: Callable[[], Information]) -> list[Row]:
+    try:
+        told = read()
+    except ValueError as error:
+        return [
+            subject.row(f"information.{readout}.{unit}", "test", family=family, reason=str(error))
+            for unit in ("bits", "ratio")
+        ]
+    score = Scorer(subject, "test", subject.scenes[told.rows])
+    levels: dict[str, Any] = {"chance": 0.0, "bag_of_concepts": 0.0, "bag_of_concepts_strict": 0.0, "family": family}
+    return [
+        score.mean(f"information.{readout}.bits", told.entropy - told.left, **levels),
+        score.explained(f"information.{readout}.ratio", told.left, told.entropy, **levels),
+    ]
