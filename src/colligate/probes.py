@@ -29,7 +29,7 @@ class ProbeSettings:
 
     protocol: ProtocolName = "strict"
     """`strict`: L-BFGS to convergence, strength chosen on validation. `paper`: full-batch Adam, 1e-2 falling to 0."""
-    penalty: float = 3e-5
+    penalty: float = 3e-6
     """Weight of the penalty on the scores' size (strict)."""
     strengths: tuple[float, ...] = (1e-8, 1e-6, 1e-4, 1e-2, 1.0)
     """Shrinkages tried, relative to the vectors' variance: near 0 all directions count alike, at 1 large ones lead."""
