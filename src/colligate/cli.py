@@ -5,7 +5,9 @@ colligate probe|decompose|edit|remove|information EMBEDDER --scenes WORLD      o
 colligate embed|render|check-model|check-data|report|reproduce|worlds
 """
 
+import errno
 import json
+import re
 import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -54,8 +56,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout = None
         return 0
     except OSError as error:
-        _complain(str(error))
+        _complain(_of_disk(error))
         return 1
+
+
+def _of_disk(error: OSError) -> str:
+    """An error of the system as a sentence that names the file and the remedy, where it isn't one already."""
+    if error.errno is None or error.strerror is None:
+        return str(error)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "The disk is full; free some space and run again: what was finished is kept."
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{error.strerror[0].lower()}{error.strerror[1:]}; name another place, or put this one right."
 
 
 Verb = tuple[Callable[[list[str]], int], str]
@@ -87,12 +99,30 @@ def _help(verbs: dict[str, Verb]) -> str:
 
 
 def _parse(config: Any, verb: str, description: str, words: list[str]) -> Any:
+    import io
+    from contextlib import redirect_stderr
+
     import tyro
 
-    return tyro.cli(
-        config, prog=f"colligate {verb}", description=description, args=words,
-        config=(tyro.conf.PositionalRequiredArgs,),
-    )  # fmt: skip
+    said = io.StringIO()
+    try:
+        with redirect_stderr(said):
+            return tyro.cli(
+                config, prog=f"colligate {verb}", description=description, args=words,
+                config=(tyro.conf.PositionalRequiredArgs,),
+            )  # fmt: skip
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+        raise ValueError(_plainly(said.getvalue(), verb)) from None
+
+
+def _plainly(boxed: str, verb: str) -> str:
+    """What the parser complains of, as one sentence: without its box, the title on top and the help below."""
+    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).strip().strip("│").strip() for line in boxed.splitlines()[1:]]
+    end = next((i for i, line in enumerate(lines) if line.strip("─╰╯") == ""), len(lines))
+    words = re.sub(r"^Error parsing \w+Config: ", "", " ".join(filter(None, lines[:end])))
+    return f"{words.removesuffix('(required)').rstrip('. ')}. See colligate {verb} --help."
 
 
 def _say(text: str) -> None:
@@ -173,23 +203,31 @@ def _show(rows: "Sequence[Row]", *, as_json: bool) -> None:
     if as_json:
         _say(json.dumps([asdict(row) for row in rows], indent=1))
         return
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1))
-    for heading in ("measurement", "on", "value", "95 %", "n", "chance", "bag", "random"):
-        table.add_column(heading, justify="left" if heading in ("measurement", "on") else "right", no_wrap=True)
+    table.add_column("measurement", overflow="fold")  # on a narrow terminal, the name is broken and no number is
+    table.add_column("on", no_wrap=True)
+    for heading in ("value", "95 %", "n", "chance", "bag", "random"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         interval = "" if row.low is None or row.high is None else f"{row.low:.3f}–{row.high:.3f}"
         name = row.id if row.family is None else f"{row.id} ({row.family})"
         levels = (_number(row.chance), _number(row.bag_of_concepts), _number(row.random_init))
         table.add_row(name, row.on, _number(row.value), interval, "" if row.n is None else str(row.n), *levels)
-    console = Console()
-    console.print(table, crop=False, overflow="ignore", soft_wrap=not sys.stdout.isatty())
+    console = _console()
+    console.print(table)
     console.print(
         "95 %: interval over objects. Chance: random scores. Bag: an ideal bag of concepts, ties at random. "
         "Random: the same network with fresh weights.", style="dim",
     )  # fmt: skip
+
+
+def _console() -> Any:
+    """Where tables are printed: as wide as the terminal, and through a pipe as wide as the table."""
+    from rich.console import Console
+
+    return Console() if sys.stdout.isatty() else Console(width=10_000, soft_wrap=True)
 
 
 def _number(value: float | None) -> str:
@@ -202,7 +240,7 @@ class EmbedConfig:
 
     embedder: str
     """An embedder's name."""
-    out: Path
+    out: Path = Path("vectors")
     """Folder for vectors.safetensors and labels.csv."""
     scenes: str = "text8x8"
     """A world or a labels table."""
@@ -239,7 +277,7 @@ def _embed(words: list[str]) -> int:
 class RenderConfig:
     """What to draw, and where to."""
 
-    out: Path
+    out: Path = Path("pictures")
     """Folder for the pictures and labels.csv."""
     scenes: str = "clevr2d"
     """A world with pictures."""
@@ -268,7 +306,6 @@ class CheckModelConfig:
 
 
 def _check_model(words: list[str]) -> int:
-    from rich.console import Console
     from rich.table import Table
 
     from colligate.embedders import check_model, load_model
@@ -281,7 +318,7 @@ def _check_model(words: list[str]) -> int:
         table.add_column(heading)
     for found in findings:
         table.add_row(found.tower, found.name, str(found.value), found.verdict, found.note)
-    Console(soft_wrap=not sys.stdout.isatty()).print(table)
+    _console().print(table)
     return 1 if any(found.verdict == "bad" for found in findings) else 0
 
 

@@ -192,6 +192,11 @@ def study(
         >>> {row.id: round(row.value, 1) for row in rows}["probe.concept"]
         1.0
     """
+    unknown = [name for name in only or () if name not in BATTERIES]
+    if unknown or only == ():
+        raise ValueError(f"{unknown[0] if unknown else 'Nothing'!r} can't be taken; choose among {', '.join(BATTERIES)}.")
+    if page and config.out is not None and config.out.is_dir():
+        raise ValueError(f"{config.out} is a folder; name the page's file, such as {config.out / 'report.html'}.")
     clock = _Clock(report)
     with clock.stage("embedding"):
         source = open_source(config, report)

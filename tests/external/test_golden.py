@@ -3,12 +3,14 @@
 Nothing is assumed about the worlds: names, sizes, exclusions and which parts are there come from the folders' files.
 """
 
+import logging
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import pytest
 import torch
+from scipy.stats import t
 from torch import Tensor
 
 from colligate.embedders.precomputed import read_vectors
@@ -248,6 +250,21 @@ def check_range(theirs: dict[str, float], ours: list[dict[str, float]], scored: 
         assert within(theirs[name], values, 2 / scored), f"{name}: theirs {theirs[name]:.4f}, ours {values}"
 
 
+def check_draw(theirs: dict[str, float], ours: list[dict[str, float]], scored: int) -> None:
+    """Whether a value that varies much from seed to seed could be one more of ours (99 %), give or take two scenes.
+
+    Of six draws the one that is theirs falls outside the range of the others one time in three, so with eight such
+    values the plain range would fail by chance alone.
+    """
+    for name in ("concept", "object"):
+        values = torch.tensor([one[name] for one in ours], dtype=torch.float64)
+        spread = t.ppf(0.995, len(values) - 1) * values.std().item() * (1 + 1 / len(values)) ** 0.5
+        far = abs(theirs[name] - values.mean().item()) - spread - 2 / scored
+        assert far <= 1e-6, f"{name}: theirs {theirs[name]:.4f}, ours {values.tolist()}"
+        report = f"{name}: theirs {theirs[name]:.4f}, ours {values.min():.4f} to {values.max():.4f}"
+        logging.getLogger(__name__).info(report)
+
+
 def paper_settings(settings: dict[str, Any]) -> ProbeSettings:
     return ProbeSettings(protocol="paper", paper_steps=settings["epochs"])
 
@@ -307,4 +324,4 @@ def test_probes_after_removal_lie_within_our_seeds(golden: Any, parts: Parts, na
         left = remove(golden.embeddings, tables, others)
         (probes,) = fit_paper_probes(left, split, [seed], settings)
         ours.append(accuracy(probes, left, split.test))
-    check_range(theirs["accuracy"]["test"], ours, len(split.test))
+    check_draw(theirs["accuracy"]["test"], ours, len(split.test))

@@ -235,7 +235,7 @@ def decompose(
     sums, counts = _group_sums(fitted, design, centres, once=estimator == "avg.set")
     if estimator == "least_squares":
         gram = _gram(fitted.scenes, design)
-        components, shift, rank = _solve(gram, sums, _count_columns(fitted.scenes, design))
+        components, shift, rank = solve(gram, sums, _count_columns(fitted.scenes, design))
         components[counts == 0] = torch.nan
         return Decomposition(design, estimator, centres + shift, components, centres, rank)
     components = sums / counts[:, None]
@@ -301,7 +301,7 @@ def _count_columns(scenes: Scenes, design: Design) -> Float[Tensor, "component c
     return table
 
 
-def _solve(
+def solve(
     gram: Float[Tensor, "component component"], sums: Float[Tensor, "component dim"], table: Tensor
 ) -> tuple[Tensor, Tensor, int]:
     """Least-squares components after projecting out one intercept for each number of objects.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from colligate.embeddings import Embeddings
@@ -17,7 +17,7 @@ from colligate.geometry.components import (
     Design,
     Estimator,
     Parts,
-    _solve,  # pyright: ignore[reportPrivateUsage]
+    solve,
 )
 from colligate.scenes.space import ConceptSpace
 
@@ -135,12 +135,13 @@ class SceneSums:
         if estimator not in ("least_squares", "avg"):
             raise ValueError(f"The estimator {estimator!r} needs more than these sums; use components.decompose.")
         design = Design(self.space, self.slots, parts, positions)
-        lookup = self._lookup(design)
-        table = torch.cat([lookup.T @ self.reads, self.scenes[None]])
-        sums = lookup.T @ (self.sums - self.reads @ torch.nan_to_num(self.centres))
+        columns = self._columns(design)
+        table = torch.cat([_gathered(self.reads, columns, design.size), self.scenes[None]])
+        sums = _gathered(self.sums - self.reads @ torch.nan_to_num(self.centres), columns, design.size)
         if estimator == "avg":
             return Decomposition(design, estimator, self.centres, sums / table[:-1].sum(1, keepdim=True), self.centres)
-        components, shift, rank = _solve(lookup.T @ self.pairs @ lookup, sums, table)
+        gram = _gathered(_gathered(self.pairs, columns, design.size).T, columns, design.size)
+        components, shift, rank = solve(gram, sums, table)
         components[table[:-1].sum(1) == 0] = torch.nan
         return Decomposition(design, estimator, self.centres + shift, components, self.centres, rank)
 
@@ -158,11 +159,10 @@ class SceneSums:
             True
         """
         held = self.scenes > 0
-        lookup = self._lookup(decomposition.design)
+        columns = self._columns(decomposition.design)
         means, centres = (torch.where(held[:, None], of, 0.0) for of in (decomposition.means, decomposition.centres))
-        read = (lookup.T @ self.reads).sum(1) > 0
-        components = torch.where(read[:, None], decomposition.components, 0.0)
-        from_parts = lookup @ components
+        from_parts = decomposition.components[columns].sum(1)
+        from_parts[self.reads.sum(1) == 0] = 0.0  # parts that no scene holds may be unknown
         errors = self._around(means)
         errors -= 2 * (from_parts * (self.sums - self.reads @ means)).sum()
         errors += (from_parts * (self.pairs @ from_parts)).sum()
@@ -172,12 +172,18 @@ class SceneSums:
         """Sum of squared distances from a centre for each number of objects."""
         return (self.squares - 2 * (self.totals * centres).sum(1) + self.scenes * centres.square().sum(1)).sum()
 
-    def _lookup(self, design: Design) -> Float[Tensor, "part component"]:
-        """How often each slot and object reads each component of a design."""
+    def _columns(self, design: Design) -> Int[Tensor, "part column"]:
+        """Which components of a design each slot and object reads."""
         objects = torch.arange(self.space.num_objects)
-        lookup = torch.zeros(self.slots, len(objects), design.size, dtype=torch.float64)
-        for slot in range(self.slots):
-            alone = self.space.scenes(objects[:, None].expand(-1, self.slots))
-            columns = design.columns(alone)[:, slot]
-            lookup[slot].scatter_(1, columns, 1.0)
-        return lookup.flatten(0, 1)
+        everywhere = self.space.scenes(objects[:, None].expand(-1, self.slots))
+        return design.columns(everywhere).transpose(0, 1).flatten(0, 1)
+
+
+def _gathered(
+    of_parts: Float[Tensor, "part _"], columns: Int[Tensor, "part column"], size: int
+) -> Float[Tensor, "component _"]:
+    """Sum over the parts that read each component."""
+    found = torch.zeros(size, of_parts.shape[1], dtype=of_parts.dtype)
+    for column in columns.unbind(1):
+        found.index_add_(0, column, of_parts)
+    return found

@@ -1,0 +1,597 @@
+"""Studies from end to end: what they leave behind, and when a finished one counts as the same."""
+
+import importlib.util
+import json
+import math
+import shlex
+from collections.abc import Callable
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from colligate.binding import object_table, scene_table
+from colligate.geometry.measurements import probe_rows
+from colligate.records import COLUMNS, Row, read_record, read_table, table_bytes
+from colligate.scenes.captions import CaptionTemplate
+from colligate.scenes.space import ConceptSpace, Scenes
+from colligate.scenes.worlds import World, labels_bytes, load_world, render
+from colligate.study import BATTERIES, Study, StudyConfig, open_subject, reproduce, study
+
+SPACE = ConceptSpace(color=["red", "green", "blue"], shape=["cube", "ball", "cone"])
+PAIRS = SPACE.all_scenes(2)
+SINGLES = SPACE.all_scenes(1)
+ALL = Scenes.join([PAIRS, SINGLES])
+DIM = 24
+
+DESIGNED = (
+    "id, on, protocol, concept, objects, coverage, family, seeds, value, low, high, n, chance, bag_of_concepts, "
+    "bag_of_concepts_strict, random_init, reason"
+).split(", ")
+
+
+@pytest.fixture(autouse=True)
+def _own_store(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    monkeypatch.setenv("COLLIGATE_STORE", str(tmp_path_factory.getbasetemp() / "store"))
+
+
+def table_of(scenes: Scenes, path: Path, **columns: list[str]) -> Path:
+    """A labels table with captions, and more columns."""
+    lines = labels_bytes(World("small", scenes, CaptionTemplate())).decode().splitlines()
+    for name, cells in columns.items():
+        lines = [f"{line},{cell}" for line, cell in zip(lines, [name, *cells], strict=True)]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def vectors_of(scenes: Scenes, seed: int = 0) -> torch.Tensor:
+    return object_table(scenes.space, scenes.slots, DIM, seed)(scenes.values).float()
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with labels of all pairs and singles, of pairs alone, and vectors of each kind of file."""
+    import pandas as pd
+
+    folder = tmp_path_factory.mktemp("place")
+    table_of(ALL, folder / "all.csv")
+    table_of(PAIRS, folder / "pairs.csv")
+    vectors = vectors_of(ALL)
+    save_file({"anything": vectors}, folder / "one.safetensors")
+    save_file(
+        {"scenes": vectors[: len(PAIRS)].contiguous(), "singles": vectors[len(PAIRS) :].contiguous()},
+        folder / "roles.safetensors",
+    )
+    np.save(folder / "plain.npy", vectors.numpy())
+    pd.DataFrame({"vector": list(vectors.numpy())}).to_parquet(folder / "lists.parquet")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def finished(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Study:
+    """Every measurement of an oracle on the small table."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLLIGATE_STORE", str(tmp_path_factory.getbasetemp() / "store"))
+        return study(oracle_config(place), page=True)
+
+
+def oracle_config(place: Path, **more: Any) -> StudyConfig:
+    given = {"embedder": f"oracle:object-table:{DIM}", "scenes": str(place / "all.csv"), "runs": place / "runs", **more}
+    return StudyConfig(**given)
+
+
+def probe_study(**given: Any) -> Study:
+    return study(StudyConfig(**given), only=("probes",), page=False)
+
+
+def check_rows(rows: list[Row], documented: Callable[[str], bool]) -> None:
+    """What holds for every table: documented ids, one row each, a value or the reason why not, ordered intervals."""
+    assert {row.id for row in rows if not documented(row.id.removeprefix("replay."))} == set()
+    keys = [(row.id, row.on, row.family) for row in rows]
+    assert len(keys) == len(set(keys))
+    for row in rows:
+        assert row.value is not None or row.reason, row
+        assert row.value is None or math.isfinite(row.value), row
+        if row.low is not None or row.high is not None:
+            assert row.low is not None, row
+            assert row.high is not None, row
+            assert row.low <= row.high, row
+        elif row.value is not None and row.n is not None:
+            assert row.reason, row
+
+
+def value(rows: list[Row], id: str, on: str) -> float | None:
+    found = [row.value for row in rows if (row.id, row.on, row.family) == (id, on, None)]
+    assert len(found) == 1, (id, on)
+    return found[0]
+
+
+# -------------------------------------------------------------------------------------- what a study leaves behind
+
+
+def test_the_table_is_the_designed_one(finished: Study, documented: Callable[[str], bool]):
+    header = (finished.folder / "table.csv").read_text().splitlines()[0]
+    assert header.split(",") == DESIGNED == list(COLUMNS)
+    assert read_table(finished.folder / "table.csv") == finished.rows
+    check_rows(finished.rows, documented)
+
+
+PROMISED = (
+    "r2.concept.least_squares", "r2.concept+pos.least_squares", "r2.object.least_squares",
+    "r2.object+pos.least_squares", "r2.object.avg", "r2.object.avg+pos", "retrieval.object.avg",
+    "retrieval.object.avg+pos", "retrieval.object.avg.up_to_order", "edit.retrieval.avg", "edit.retrieval.avg+pos",
+    "edit.retrieval.single", "edit.retrieval.avg.different", "edit.retrieval.avg+pos.shared",
+)  # fmt: skip
+
+
+def test_every_promised_measurement_is_there_on_every_part(finished: Study):
+    there = {(row.id, row.on) for row in finished.rows}
+    assert {(id, on) for id in PROMISED for on in ("all", "fit", "test")} <= there
+    for id in ("probe.concept", "probe.object", "removal.object.retrained.object", "information.linear.bits",
+               "removal.object.permuted.frozen.object", "information.quadratic.ratio"):  # fmt: skip
+        assert (id, "test") in there
+
+
+def test_an_oracle_that_is_a_sum_over_objects_is_found_to_be_one(finished: Study):
+    rows = finished.rows
+    assert value(rows, "r2.object.least_squares", "test") == pytest.approx(1, abs=1e-6)
+    assert value(rows, "r2.object.avg", "all") == pytest.approx(1, abs=0.1)
+    assert value(rows, "probe.concept", "test") == 1
+    assert value(rows, "edit.retrieval.least_squares.different.up_to_order", "all") == pytest.approx(1)
+    concepts = value(rows, "r2.concept.least_squares", "all")
+    assert concepts is not None
+    assert concepts < 0.9
+
+
+def test_the_record_tells_what_was_done(finished: Study, place: Path):
+    record = read_record(finished.folder)
+    assert record == json.loads(json.dumps(finished.record | {"schema": 1}))
+    assert record["kind"] == "study"
+    left_out = {"out", "store", "force", "online", "device"}
+    assert set(record["config"]) == {field.name for field in fields(StudyConfig)} - left_out
+    assert record["config"]["seed"] == 0
+    assert set(record["given"]) == {"embedder", "scenes", "runs"}
+    assert record["inputs"]["model"]["oracle"] == "object-table"
+    assert record["inputs"]["world"]["content_hash"] == ALL.content_hash
+    assert (record["inputs"]["world"]["scenes"], record["inputs"]["world"]["singles"]) == (81, 9)
+    split = record["inputs"]["split"]
+    assert split["fit"] + split["validation"] + split["test"] == 81
+    assert {"python", "colligate", "torch", "numpy"} <= set(record["versions"])
+    assert {"machine", "system", "cpus"} <= set(record["device"])
+    assert "git" in record
+    assert set(BATTERIES) | {"embedding", "figures"} <= set(record["seconds"])
+    assert all(seconds >= 0 for seconds in record["seconds"].values())
+    assert record["peak_memory_bytes"] > 2**20
+    assert "T" in record["created"]
+
+
+def test_the_arrays_hold_the_split_the_probes_and_the_outcomes(finished: Study):
+    arrays = load_file(finished.folder / "arrays.safetensors")
+    parts = torch.cat([arrays[f"split.{part}"] for part in ("fit", "validation", "test")])
+    assert parts.sort().values.tolist() == list(range(81))
+    assert arrays["probe.color"].shape == (3, DIM)
+    hits = arrays["outcomes.objects"].double().mean().item()
+    assert value(finished.rows, "probe.object", "test") == pytest.approx(hits)
+
+
+def test_the_page_names_the_model_and_the_world(finished: Study):
+    assert finished.page is not None
+    page = finished.page.read_text()
+    assert f"oracle:object-table:{DIM}" in page
+    assert finished.page == finished.folder / "report.html"
+    assert finished.record["inputs"]["world"]["name"] in page
+    assert shlex.quote(finished.record["config"]["scenes"]) in page.replace("&#39;", "'")
+
+
+def test_the_command_in_the_record_is_the_same_call(finished: Study, place: Path):
+    tyro = pytest.importorskip("tyro")
+    words = shlex.split(finished.record["command"])
+    assert words[:2] == ["colligate", "study"]
+    config = tyro.cli(StudyConfig, args=words[2:], config=(tyro.conf.PositionalRequiredArgs,))
+    assert replace(config, runs=place / "runs") == oracle_config(place)
+
+
+def test_the_python_in_the_record_gives_the_numbers(finished: Study):
+    for key, code in finished.record["calls"].items():
+        scope: dict[str, Any] = {}
+        if key in ("probes", "normalized"):
+            exec(code, scope)
+            prefix = "normalized." if key == "normalized" else ""
+            kept = {row.id: row.value for row in finished.rows if row.on == "test"}
+            assert {f"{prefix}{row.id}": row.value for row in scope["rows"]}.items() <= kept.items()
+        else:
+            compile(code, key, "exec")
+
+
+def test_the_python_in_the_record_of_a_vectors_file_runs_too(place: Path):
+    done = probe_study(embedder=str(place / "plain.npy"), labels=place / "all.csv", runs=place / "runs")
+    scope: dict[str, Any] = {}
+    exec(done.record["calls"]["probes"], scope)
+    assert [row.value for row in scope["rows"]] == [row.value for row in done.rows]
+    assert "labels=Path(" in done.record["python"]
+    assert "from pathlib import Path" in done.record["python"]
+
+
+# ------------------------------------------------------------------------------------------ again: found, forced, reproduced
+
+
+def test_the_same_call_finds_the_finished_run(finished: Study, place: Path, monkeypatch: pytest.MonkeyPatch):
+    def never(subject: Any) -> list[Row]:
+        raise AssertionError("a finished run was measured again")
+
+    monkeypatch.setattr("colligate.study.BATTERIES", dict.fromkeys(BATTERIES, never))
+    again = study(oracle_config(place, out=place / "elsewhere.html"))
+    assert again.found
+    assert (again.folder, again.rows, again.record) == (finished.folder, finished.rows, finished.record | {"schema": 1})
+    assert again.page == place / "elsewhere.html"
+    assert again.page.is_file()
+    with pytest.raises(AssertionError, match="measured again"):
+        study(oracle_config(place, force=True))
+
+
+def test_a_repetition_gives_the_same_numbers_to_the_last_bit(finished: Study):
+    compared = reproduce(finished.folder, tolerance=0.0)
+    assert compared.differences == []
+    assert compared.equal == compared.numbers == len(finished.rows)
+
+
+def test_reproducing_sees_a_changed_number_and_other_inputs(place: Path, tmp_path: Path):
+    (tmp_path / "labels.csv").write_bytes((place / "all.csv").read_bytes())
+    vectors = tmp_path / "vectors.npy"
+    np.save(vectors, vectors_of(ALL).numpy())
+    done = probe_study(embedder=str(vectors), labels=tmp_path / "labels.csv", runs=tmp_path / "runs")
+    changed = [replace(row, value=0.123) if row.id == "probe.concept" else row for row in done.rows]
+    (done.folder / "table.csv").write_bytes(table_bytes(changed))
+    compared = reproduce(done.folder)
+    assert compared.equal == compared.numbers - 1
+    assert "probe.concept on test: 0.123 then" in compared.differences[0]
+    np.save(vectors, vectors_of(ALL, seed=1).numpy())
+    with pytest.raises(ValueError, match="model is another than in"):
+        reproduce(done.folder)
+
+
+def test_an_interrupted_run_does_not_count_as_finished(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def broken(subject: Any) -> list[Row]:
+        raise KeyboardInterrupt
+
+    config = oracle_config(place, runs=tmp_path)
+    monkeypatch.setattr("colligate.study.BATTERIES", {"probes": broken})
+    with pytest.raises(KeyboardInterrupt):
+        study(config, only=("probes",), page=False)
+    monkeypatch.undo()
+    monkeypatch.setenv("COLLIGATE_STORE", str(tmp_path / "store"))
+    done = study(config, only=("probes",), page=False)
+    assert not done.found
+    assert done.rows
+
+
+# ---------------------------------------------------------------------------------------------------- the run's key
+
+
+@pytest.fixture
+def key(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """The name of a run's folder, without measuring anything."""
+    nothing = {"nothing": lambda subject: [subject.row("probe.concept", "test", value=0.0)]}
+    monkeypatch.setattr("colligate.study.BATTERIES", nothing)
+    return lambda **given: study(StudyConfig(**given), only=("nothing",), page=False).folder.name
+
+
+Key = Callable[..., str]
+
+
+def test_the_key_follows_settings_and_not_where_things_are_written(key: Key, place: Path, tmp_path: Path):
+    base = asdict(oracle_config(place))
+    first = key(**base)
+    assert key(**base | {"runs": tmp_path, "store": tmp_path / "s", "device": "cpu", "online": True}) == first
+    changes = ({"seed": 1}, {"fit": 0.5}, {"validation": 0.1}, {"edit_budget": 9}, {"caption": "{color} {shape}"})
+    others = {key(**base | change) for change in changes}
+    assert len(others | {first}) == len(changes) + 1
+
+
+def test_the_key_follows_vectors_words_captions_and_the_given_split(key: Key, tmp_path: Path):
+    labels, vectors = table_of(ALL, tmp_path / "labels.csv"), tmp_path / "vectors.npy"
+    given = {"embedder": str(vectors), "labels": labels, "runs": tmp_path / "runs"}
+    np.save(vectors, vectors_of(ALL).numpy())
+    keys = [key(**given)]
+    assert key(**given) == keys[0]
+    np.save(vectors, vectors_of(ALL, seed=1).numpy())
+    keys.append(key(**given))
+    text = labels.read_text()
+    labels.write_text(text.replace("cone", "torus"))
+    keys.append(key(**given))
+    labels.write_text(text.replace("a red cube and", "one red cube and"))
+    keys.append(key(**given))
+    for shift in (0, 1):
+        parts = [("fit", "fit", "test", "validation", "fit")[(row + shift) % 5] for row in range(len(ALL))]
+        table_of(ALL, labels, split=parts)
+        keys.append(key(**given))
+    assert len(set(keys)) == 6
+
+
+def test_the_key_follows_the_content_of_the_control_and_of_the_edit_list(key: Key, place: Path, tmp_path: Path):
+    given: dict[str, Any] = {"embedder": str(place / "plain.npy"), "labels": place / "all.csv", "runs": tmp_path}
+    keys = list[str]()
+    for seed in (5, 6):
+        np.save(tmp_path / "control.npy", vectors_of(ALL, seed=seed).numpy())
+        keys.append(key(**given, control=tmp_path / "control.npy"))
+    assert len(set(keys)) == 2
+    with pytest.raises(ValueError, match=r"absent\.npy can't be read"):
+        key(**given, control=tmp_path / "absent.npy")
+    edits = tmp_path / "edits.csv"
+    for line in ("0,1,27", "0,2,3"):
+        edits.write_text(f"base_row,slot,target_row\n{line}\n")
+        keys.append(key(**given, protocol="paper", edits=edits))
+    assert len(set(keys)) == 4
+
+
+# --------------------------------------------------------------------------------------------- vectors without a model
+
+
+@pytest.mark.parametrize("file", ["one.safetensors", "roles.safetensors", "plain.npy", "lists.parquet"])
+def test_every_kind_of_vectors_file_gives_the_same_numbers(place: Path, file: str, tmp_path: Path):
+    labels = place / ("pairs.csv" if file == "roles.safetensors" else "all.csv")
+    only = ("decomposition",)
+    done = study(StudyConfig(embedder=str(place / file), labels=labels, runs=tmp_path), only=only, page=False)
+    plain = study(
+        StudyConfig(embedder=str(place / "plain.npy"), labels=place / "all.csv", runs=place / "runs"),
+        only=only, page=False,
+    )  # fmt: skip
+    assert [row.value for row in done.rows] == [row.value for row in plain.rows]
+    assert value(done.rows, "r2.object.single", "all") is not None
+    assert done.record["inputs"]["model"]["sha256"]
+    assert done.record["inputs"]["model"]["file"] == file
+    assert all(row.random_init is None and row.reason for row in done.rows)
+
+
+def test_a_control_stands_beside_every_number(place: Path, tmp_path: Path):
+    control = tmp_path / "control.safetensors"
+    save_file({"vectors": scene_table(SPACE, 2, DIM, 3)(ALL.values).float()}, control)
+    done = study(
+        StudyConfig(
+            embedder=str(place / "plain.npy"), labels=place / "all.csv", control=control, runs=tmp_path / "runs"
+        ),
+        only=("probes", "decomposition"), page=False,
+    )  # fmt: skip
+    assert all(row.random_init is not None for row in done.rows if row.value is not None)
+    row = next(row for row in done.rows if row.id == "r2.object.least_squares" and row.on == "test")
+    assert row.value == pytest.approx(1, abs=1e-6)
+    assert row.random_init is not None
+    assert row.random_init < 0.2
+    assert set(done.record["inputs"]["files"]) == {"control"}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_vectors_of_other_precision_are_studied_as_they_are(place: Path, tmp_path: Path, dtype: torch.dtype):
+    save_file({"v": vectors_of(ALL).to(dtype)}, tmp_path / "v.safetensors")
+    done = study(
+        StudyConfig(embedder=str(tmp_path / "v.safetensors"), labels=place / "all.csv", runs=tmp_path),
+        only=("probes", "decomposition", "edits"), page=False,
+    )  # fmt: skip
+    assert value(done.rows, "probe.concept", "test") == 1
+    r2 = value(done.rows, "r2.object.least_squares", "test")
+    assert r2 is not None
+    assert r2 > 0.999
+    assert done.record["inputs"]["model"]["dtype"] == str(dtype).removeprefix("torch.")
+
+
+def test_normalised_vectors_are_asked_for_and_said(place: Path, tmp_path: Path):
+    given = {"embedder": str(place / "plain.npy"), "labels": place / "all.csv", "runs": tmp_path}
+    subject = open_subject(StudyConfig(**given, normalize=True))
+    assert subject.embeddings.vectors.norm(dim=1).allclose(torch.ones(81))
+    assert probe_study(**given, normalize=True).record["inputs"]["model"]["normalized"] is True
+    assert "normalized" not in probe_study(**given).record["inputs"]["model"]
+
+
+def test_a_given_split_is_used_as_given(place: Path, tmp_path: Path):
+    parts = [("fit", "test", "fit", "fit", "validation", "fit")[row % 6] for row in range(len(ALL))]
+    labels = table_of(ALL, tmp_path / "labels.csv", split=parts)
+    subject = open_subject(StudyConfig(embedder=str(place / "plain.npy"), labels=labels))
+    for part in ("fit", "validation", "test"):
+        assert getattr(subject.split, part).tolist() == [row for row in range(81) if parts[row] == part]
+    roles = table_of(PAIRS, tmp_path / "pairs.csv", split=parts[:81])
+    by_role = open_subject(StudyConfig(embedder=str(place / "roles.safetensors"), labels=roles))
+    assert by_role.split.test.tolist() == subject.split.test.tolist()
+    assert by_role.singles is not None
+    assert len(by_role.singles) == 9
+
+
+def test_the_paper_protocol_replays_an_edit_list(place: Path, tmp_path: Path, documented: Callable[[str], bool]):
+    from colligate.geometry.interventions import concept_edits
+    from colligate.geometry.replay import edit_list_bytes
+
+    edits = concept_edits(PAIRS, 0).draw(40, 0)
+    (tmp_path / "edits.csv").write_bytes(edit_list_bytes(edits))
+    given: dict[str, Any] = {"embedder": str(place / "plain.npy"), "labels": place / "all.csv", "runs": tmp_path}
+    with pytest.raises(ValueError, match="--protocol paper"):
+        StudyConfig(**given, edits=tmp_path / "edits.csv")
+    config = StudyConfig(**given, protocol="paper", edits=tmp_path / "edits.csv", normalize=True)
+    done = study(config, only=("decomposition",), page=False)
+    assert {row.protocol for row in done.rows} == {"paper"}
+    replayed = [row for row in done.rows if row.id.startswith("replay.")]
+    check_rows(done.rows, documented)
+    assert value(replayed, "replay.edit.retrieval.least_squares", "all") is not None
+    assert {row.n for row in replayed if row.id == "replay.edit.retrieval.avg"} == {40}
+    assert set(done.record["inputs"]["files"]) == {"edits"}
+
+
+# ----------------------------------------------------------------------------------------------------- odd scenes
+
+
+def full_study(scenes: Scenes, folder: Path, vectors: torch.Tensor | None = None) -> Study:
+    save_file({"v": vectors_of(scenes) if vectors is None else vectors}, folder / "v.safetensors")
+    labels = table_of(scenes, folder / "labels.csv")
+    given = {"embedder": str(folder / "v.safetensors"), "labels": labels, "runs": folder / "runs"}
+    only = ("probes", "decomposition", "edits", "removal", "information")
+    return study(StudyConfig(**given), only=only, page=False)
+
+
+def test_scenes_of_two_and_three_objects_are_studied_together(tmp_path: Path, documented: Callable[[str], bool]):
+    space = ConceptSpace(color=["red", "blue"], shape=["cube", "ball"])
+    scenes = Scenes.join([space.all_scenes(2), space.all_scenes(3)])
+    done = full_study(scenes, tmp_path)
+    check_rows(done.rows, documented)
+    assert done.record["inputs"]["world"]["slots"] == 3
+    assert value(done.rows, "r2.object.least_squares", "all") == pytest.approx(1, abs=1e-6)
+    assert value(done.rows, "probe.concept", "test") == 1
+
+
+def test_one_concept_is_enough_for_objects(tmp_path: Path, documented: Callable[[str], bool]):
+    from colligate.study import CALLS
+
+    space = ConceptSpace(letter=list("abcdefghi"))
+    folder = tmp_path
+    scenes = space.all_scenes(2)
+    save_file({"v": vectors_of(scenes)}, folder / "v.safetensors")
+    lines = [f"{a},{b}" for a, b in (scenes.describe(row).split(" | ") for row in range(81))]
+    (folder / "labels.csv").write_text("\n".join(["slot1_letter,slot2_letter", *lines]))
+    done = study(StudyConfig(embedder=str(folder / "v.safetensors"), labels=folder / "labels.csv", runs=folder))
+    check_rows(done.rows, documented)
+    assert value(done.rows, "r2.object.least_squares", "test") == pytest.approx(1, abs=1e-6)
+    assert value(done.rows, "information.linear.bits", "test") is None
+    assert done.page is not None
+    assert set(done.record["calls"]) == set(CALLS)
+
+
+def test_replicates_are_hits_of_each_other(tmp_path: Path):
+    scenes = Scenes.join([PAIRS, PAIRS])
+    noise = 1e-3 * torch.randn(len(scenes), DIM, generator=torch.Generator().manual_seed(0))
+    save_file({"v": vectors_of(scenes) + noise}, tmp_path / "v.safetensors")
+    body = labels_bytes(World("twice", scenes)).decode()
+    (tmp_path / "labels.csv").write_text(body)
+    subject = open_subject(StudyConfig(embedder=str(tmp_path / "v.safetensors"), labels=tmp_path / "labels.csv"))
+    parts = [set(subject.scenes.ids[rows].tolist()) for rows in (subject.split.fit, subject.split.test)]
+    assert not parts[0] & parts[1]
+    done = study(
+        StudyConfig(embedder=str(tmp_path / "v.safetensors"), labels=tmp_path / "labels.csv", runs=tmp_path),
+        only=("decomposition",), page=False,
+    )  # fmt: skip
+    assert value(done.rows, "retrieval.object.least_squares.up_to_order", "all") == pytest.approx(1)
+
+
+def test_a_zero_vector_spoils_only_the_normalised_numbers(place: Path, tmp_path: Path):
+    vectors = vectors_of(ALL)
+    vectors[5] = 0
+    np.save(tmp_path / "v.npy", vectors.numpy())
+    done = study(StudyConfig(embedder=str(tmp_path / "v.npy"), labels=place / "all.csv", runs=tmp_path), page=False)
+    normalised = [row for row in done.rows if row.id.startswith("normalized.")]
+    assert [row.value for row in normalised] == [None]
+    assert "have no direction" in (normalised[0].reason or "")
+    assert value(done.rows, "probe.concept", "test") is not None
+
+
+# ------------------------------------------------------------------------------------------------------- models
+
+
+@pytest.fixture(scope="module")
+def two_towers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny CLIP, saved as the library saves it."""
+    pytest.importorskip("transformers", reason="needs transformers")
+    spec = importlib.util.spec_from_file_location("tiny", Path(__file__).parent / "embedders" / "tiny.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.clip(tmp_path_factory.mktemp("tiny") / "clip")
+
+
+@pytest.mark.parametrize("kind", ["text", "picture"])
+def test_both_towers_of_a_model_are_studied_on_clevr2d(two_towers: Path, kind: str, tmp_path: Path):
+    given: dict[str, Any] = {"embedder": f"hf:{two_towers}", "scenes": "clevr2d", "runs": tmp_path}
+    done = probe_study(**given, tower=kind)
+    model = done.record["inputs"]["model"]
+    assert model["kind"] == kind
+    assert len(model["weights"]) == 64
+    assert all(row.random_init is not None for row in done.rows if row.value is not None)
+    chosen = value(done.rows, "probe.concept", "test")
+    assert chosen is not None
+    assert probe_study(**given, tower=kind).found
+    other = "text" if kind == "picture" else None
+    assert (f"--tower {'picture'}" in " ".join(probe_study(**given, tower=other).record["notes"])) is (other is None)
+
+
+def test_a_study_by_pictures_shows_them(two_towers: Path, tmp_path: Path, documented: Callable[[str], bool]):
+    labels = render(load_world("clevr2d").subgrid(color=3, shape=2), tmp_path / "pictures")
+    done = study(
+        StudyConfig(embedder=f"hf:{two_towers}", scenes=str(labels), tower="picture", runs=tmp_path / "runs"),
+    )
+    check_rows(done.rows, documented)
+    assert done.page is not None
+    assert "data:image/png;base64," in done.page.read_text()
+    depth = {row.family for row in done.rows if row.id == "probe.concept" and row.family}
+    assert len(depth) >= 3
+    layers = study(
+        StudyConfig(
+            embedder=f"hf:{two_towers}", scenes=str(labels), tower="picture", runs=tmp_path / "runs", depth=False
+        ),
+        only=("probes",), page=False,
+    )  # fmt: skip
+    assert not any(row.family for row in layers.rows)
+
+
+def test_layer_and_normalisation_of_a_model_are_part_of_the_key_and_the_record(two_towers: Path, tmp_path: Path):
+    given: dict[str, Any] = {"embedder": f"hf:{two_towers}", "scenes": "clevr2d", "tower": "text", "runs": tmp_path}
+    plain, layer, unit = probe_study(**given), probe_study(**given, layer=1), probe_study(**given, normalize=True)
+    assert len({done.folder.name for done in (plain, layer, unit)}) == 3
+    assert plain.record["inputs"]["model"] != layer.record["inputs"]["model"]
+
+
+def test_the_users_own_tower_is_studied(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    code = """
+import torch
+
+class Tower:
+    kind = "scene"
+
+    def embed(self, items):
+        return torch.nn.functional.one_hot(items.values + 1, 4).float().flatten(1)
+
+    def embed_depth(self, items):
+        return {"only": self.embed(items)}
+
+def make():
+    return Tower()
+"""
+    (tmp_path / "my_embedder.py").write_text(code)
+    monkeypatch.chdir(tmp_path)
+    given = oracle_config(place, embedder="my_embedder:make", runs=tmp_path / "runs")
+    done = study(given)
+    assert value(done.rows, "probe.concept", "test") is not None
+    assert {row.family for row in done.rows if row.family and row.id == "probe.concept"} == {"only"}
+    assert all("only its author knows" in (row.reason or "") for row in done.rows if row.id == "r2.object.avg")
+
+
+# ------------------------------------------------------------------------------------------------------- wrong calls
+
+
+def test_what_can_not_be_taken_is_refused(place: Path):
+    config = oracle_config(place)
+    with pytest.raises(ValueError, match="'dreams' can't be taken; choose among probes"):
+        study(config, only=("dreams",))
+    with pytest.raises(ValueError, match="choose among probes"):
+        study(config, only=())
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"scenes": ""}, "--scenes text20x20"),
+        ({"scenes": "nowhere"}, "No world is called 'nowhere'"),
+        ({"labels": Path("x.csv")}, "go with a file of vectors"),
+        ({"control": Path("x.npy")}, "go with a file of vectors"),
+        ({"tower": "text"}, "--tower text is not in both"),
+        ({"embedder": "v.npy", "scenes": ""}, "needs a labels table"),
+        ({"fit": 0.9, "validation": 0.2}, "fit"),
+    ],
+)
+def test_a_call_that_does_not_fit_says_what_to_change(place: Path, given: dict[str, Any], message: str):
+    with pytest.raises(ValueError, match=message):
+        open_subject(oracle_config(place, **given))
+
+
+def test_rows_of_a_study_are_those_of_its_measurements(finished: Study, place: Path):
+    rows = probe_rows(open_subject(oracle_config(place)))
+    assert [row.value for row in rows] == [row.value for row in finished.rows if row.id in {r.id for r in rows}]
