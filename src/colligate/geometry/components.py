@@ -25,8 +25,8 @@ least_squares: the best fit. avg: mean of the scenes with the part, a scene coun
 avg.set: the same, a scene counting once. single: the vectors of single-object scenes.
 """
 
-BLOCK = 8192
-"""Scenes read at a time."""
+BLOCK = 512
+"""Scenes read at a time: few enough that a block of float64 vectors stays in a core's cache."""
 ROUNDING = 1e-13
 """Length, relative to a vector's own, below which a difference of float64 vectors is rounding."""
 
@@ -112,11 +112,8 @@ class Decomposition:
         Raises:
             ValueError: a scene holds a part that was not in the fit part; the message names it.
         """
-        total = self.sum_of_parts(scenes) + self.means[scenes.counts]
-        unfitted = scenes.counts[~torch.isfinite(total).all(1)].unique().tolist()
-        if unfitted:
-            raise ValueError(f"No scene of {' or '.join(map(str, unfitted))} objects was fitted; fit on some.")
-        return total
+        self._check_counts(scenes)
+        return self.sum_of_parts(scenes) + self.means[scenes.counts]
 
     def sum_of_parts(self, scenes: Scenes) -> Float[Tensor, "scene dim"]:
         """The sum of the scenes' components, without the mean.
@@ -124,18 +121,33 @@ class Decomposition:
         Raises:
             ValueError: a scene holds a part that was not in the fit part; the message names it.
         """
-        columns = self.design.columns(scenes).reshape(len(scenes), -1)
-        total = torch.zeros(len(scenes), self.components.shape[1], dtype=self.components.dtype)
+        columns = self.design.columns(scenes).flatten(1)
+        self._check_parts(columns)
+        return self._sum(columns)
+
+    def _sum(self, columns: Int[Tensor, "scene part"]) -> Float[Tensor, "scene dim"]:
+        total = torch.zeros(len(columns), self.components.shape[1], dtype=self.components.dtype)
         for column in columns.unbind(1):
-            total += torch.where(column[:, None] >= 0, self.components[column.clamp(min=0)], 0.0)
-        if not torch.isfinite(total).all():
-            known = torch.isfinite(self.components).all(1)
-            unknown = columns[(columns >= 0) & ~known[columns.clamp(min=0)]]
+            part = self.components.index_select(0, column.clamp(min=0))
+            if bool((column < 0).any()):
+                part[column < 0] = 0.0
+            total += part
+        return total
+
+    def _check_counts(self, scenes: Scenes) -> None:
+        found = scenes.counts.unique()
+        unfitted = found[~torch.isfinite(self.means[found]).all(1)].tolist()
+        if unfitted:
+            raise ValueError(f"No scene of {' or '.join(map(str, unfitted))} objects was fitted; fit on some.")
+
+    def _check_parts(self, columns: Int[Tensor, "scene part"]) -> None:
+        known = torch.isfinite(self.components).all(1)
+        unknown = columns[(columns >= 0) & ~known[columns.clamp(min=0)]]
+        if len(unknown):
             raise ValueError(
                 f"The fit part never shows {self.design.describe(int(unknown[0]))}, so its component is unknown; "
                 "fit on more scenes or leave such scenes out."
             )
-        return total
 
     def retrieve(self, embeddings: Embeddings, rows: Int[Tensor, " row"]) -> Retrieval:
         """Whether the vectors predicted for these rows are nearest, by cosine, to their own scene among all scenes.
@@ -160,13 +172,17 @@ class Decomposition:
 
     def squares(self, embeddings: Embeddings) -> tuple[Float[Tensor, " scene"], Float[Tensor, " scene"]]:
         """Per scene, the squared error and the squared distance from the fit part's mean of its number of objects."""
+        columns = self.design.columns(embeddings.scenes).flatten(1)
+        self._check_counts(embeddings.scenes)
+        self._check_parts(columns)
         errors = torch.empty(len(embeddings), dtype=torch.float64)
         totals = torch.empty(len(embeddings), dtype=torch.float64)
         for start in range(0, len(embeddings), BLOCK):
             rows = slice(start, start + BLOCK)
-            vectors, scenes = embeddings.vectors[rows].double(), embeddings.scenes[rows]
-            errors[rows] = (vectors - self.predict(scenes)).square().sum(1)
-            totals[rows] = squares_around(self.centres[scenes.counts], vectors)
+            vectors, counts = embeddings.vectors[rows].double(), embeddings.scenes.counts[rows]
+            totals[rows] = squares_around(self.centres.index_select(0, counts), vectors)
+            left = (vectors - self._sum(columns[rows])).sub_(self.means.index_select(0, counts))
+            errors[rows] = torch.linalg.vector_norm(left, dim=1).square()
         return errors, totals
 
     def r2(self, embeddings: Embeddings) -> float:
@@ -185,8 +201,8 @@ def squares_around(centres: Float[Tensor, "scene dim"], vectors: Float[Tensor, "
         >>> squares_around(torch.full((1, 2), 0.3).double() + 1e-16, torch.full((1, 2), 0.3).double()).tolist()
         [0.0]
     """
-    squares = (vectors - centres).square().sum(1)
-    return torch.where(squares > ROUNDING**2 * vectors.square().sum(1), squares, 0.0)
+    distances = torch.linalg.vector_norm(vectors - centres, dim=1)
+    return torch.where(distances > ROUNDING * torch.linalg.vector_norm(vectors, dim=1), distances.square(), 0.0)
 
 
 def decompose(
@@ -232,7 +248,10 @@ def decompose(
     centres = _means_by_count(fitted)
     if estimator == "single":
         return _from_singles(design, centres, singles)
-    sums, counts = _group_sums(fitted, design, centres, once=estimator == "avg.set")
+    columns = design.columns(fitted.scenes).flatten(1)
+    if estimator == "avg.set":
+        columns = _without_repeats(columns)
+    sums, counts = _group_sums(fitted, columns, design.size, centres)
     if estimator == "least_squares":
         gram = _gram(fitted.scenes, design)
         components, shift, rank = solve(gram, sums, _count_columns(fitted.scenes, design))
@@ -247,29 +266,27 @@ def _means_by_count(embeddings: Embeddings) -> Float[Tensor, "count dim"]:
     sums = torch.zeros(embeddings.scenes.slots + 1, embeddings.dim, dtype=torch.float64)
     for start in range(0, len(embeddings), BLOCK):
         rows = slice(start, start + BLOCK)
-        sums.index_add_(0, counts[rows], embeddings.vectors[rows].double())
+        for count in counts[rows].unique().tolist():
+            own = counts[rows] == count
+            vectors = embeddings.vectors[rows] if bool(own.all()) else embeddings.vectors[rows][own]
+            sums[count] += vectors.sum(0, dtype=torch.float64)
     held = torch.bincount(counts, minlength=embeddings.scenes.slots + 1)
     return sums / torch.where(held > 0, held, torch.nan)[:, None]
 
 
 def _group_sums(
-    embeddings: Embeddings, design: Design, centres: Tensor, *, once: bool
+    embeddings: Embeddings, columns: Int[Tensor, "scene part"], size: int, centres: Tensor
 ) -> tuple[Float[Tensor, "component dim"], Float[Tensor, " component"]]:
     """Sum of the centred vectors of the scenes that read each component, and how many read it."""
-    sums = torch.zeros(design.size, embeddings.dim, dtype=torch.float64)
-    counts = torch.zeros(design.size, dtype=torch.float64)
+    sums = torch.zeros(size + 1, embeddings.dim, dtype=torch.float64)  # the last row takes what reads nothing
+    columns = torch.where(columns < 0, size, columns)
     for start in range(0, len(embeddings), BLOCK):
         rows = slice(start, start + BLOCK)
-        scenes = embeddings.scenes[rows]
-        vectors = embeddings.vectors[rows].double() - centres[scenes.counts]
-        columns = design.columns(scenes).flatten(1)
-        if once:
-            columns = _without_repeats(columns)
-        for column in columns.unbind(1):
-            filled = column >= 0
-            sums.index_add_(0, column[filled], vectors[filled])
-            counts += torch.bincount(column[filled], minlength=design.size)
-    return sums, counts
+        vectors = embeddings.vectors[rows].double() - centres.index_select(0, embeddings.scenes.counts[rows])
+        for column in columns[rows].unbind(1):
+            sums.index_add_(0, column, vectors)
+    counts = torch.bincount(columns.flatten(), minlength=size + 1).double()
+    return sums[:-1], counts[:-1]
 
 
 def _without_repeats(columns: Int[Tensor, "scene part"]) -> Int[Tensor, "scene part"]:
