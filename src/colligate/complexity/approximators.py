@@ -5,9 +5,9 @@ are `Additive`, `products.ObjectProducts`, `products.GlobalProduct` and `network
 principal axes: a linear output layer fits each axis on its own, so rotating and leaving out empty axes changes nothing.
 """
 
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -93,11 +93,6 @@ class Data:
         """Centre the vectors and rotate them to their principal axes."""
         frame = Frame.of(embeddings.vectors)
         return cls(embeddings.scenes, frame.reduce(embeddings.vectors), frame)
-
-    @cached_property
-    def design(self) -> "Float[Tensor, 'scene column']":
-        """Additive design of all scenes, with a table for each slot."""
-        return additive_design(self.scenes, "own")
 
 
 Rule = Callable[[Scenes], Tensor]
@@ -307,3 +302,29 @@ def training_r2(data: Data, rule: Rule, rows: Int[Tensor, " row"]) -> float:
         errors += float((targets - rule(data.scenes[block]).double()).square().sum())
         totals += float((targets - centre).square().sum())
     return 1 - errors / totals if totals > 0 else float("nan")
+
+
+def group_of(split: Split) -> int:
+    """Splits with the same number choose together: how many objects (or scenes) they fit on."""
+    return len(split.fit) if split.objects is None else len(split.objects["fit"])
+
+
+def generator_of(split: Split, seed: int) -> torch.Generator:
+    """Draws that depend on the seed and on the fit part alone, not on what else is fitted beside it."""
+    return torch.Generator().manual_seed(zlib.crc32(split.fit.numpy().tobytes(), seed))
+
+
+def choose(data: Data, splits: Sequence[Split], candidates: Sequence[Sequence[Rule]]) -> list[int]:
+    """The candidate with least error on the validation parts of each group of splits; the last if there are none."""
+    errors: dict[int, Tensor] = {}
+    for split, rules in zip(splits, candidates, strict=True):
+        rows = split.validation
+        found = torch.zeros(len(rules), dtype=torch.float64)
+        if len(rows):
+            targets = data.targets[rows]
+            scale = (targets - data.targets[split.fit].mean(0)).square().sum().clamp(min=1e-30)
+            for i, rule in enumerate(rules):
+                found[i] = (targets - rule(data.scenes[rows])).square().sum() / scale
+        errors[group_of(split)] = errors.get(group_of(split), 0) + found
+    best = {group: len(of) - 1 if not of.any() else int(of.argmin()) for group, of in errors.items()}
+    return [best[group_of(split)] for split in splits]

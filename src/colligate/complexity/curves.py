@@ -1,0 +1,454 @@
+"""Coverage curves: how well does a rule fitted on some objects predict scenes made only of others?
+
+Every family is fitted at several coverages (fit objects / all objects) and splits of the objects, and scored on scenes
+of held-out objects by what linear probes read from its predictions, by R2 and by retrieval.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from colligate.complexity.approximators import Additive, Approximator, Data, Fitted, training_r2
+from colligate.complexity.networks import MLP, LowRankBilinear, ProductHead, Schedule
+from colligate.complexity.paper import PaperRecipe
+from colligate.complexity.products import CircularConvolution, GlobalProduct, ObjectProducts
+from colligate.embeddings import Embeddings
+from colligate.measures import recognise, retrieve
+from colligate.probes import Probes, ProbeSettings, ProtocolName, fit_probes, swap_foils
+from colligate.scenes.space import Scenes
+from colligate.scenes.splits import ByObject, Split, unseen_values
+
+STRICT_FAMILIES = ("additive", "object_product", "global_product", "mlp64", "mlp256", "mlp1024")
+PAPER_FAMILIES = ("paper.additive", "paper.global_product", "paper.additive+global_product", "paper.mlp256")
+SMALL_WORLD = 100
+"""Worlds of fewer objects pool many splits: one split holds out too few."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurveSettings:
+    """Which families are fitted where, and how they are scored."""
+
+    families: tuple[str | Approximator, ...] = ()
+    """Names (`family`), or approximators of your own; default: additive, products and hidden layers of 64 to 1024."""
+    coverages: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+    """Fit objects / all objects."""
+    seeds: int = 3
+    """Splits of the objects at each coverage."""
+    pooled: int = 20
+    """The same in a world of fewer than 100 objects."""
+    validation: float = 0.3
+    """Share of the held-out objects that choose step, rate and penalty (strict)."""
+    protocol: ProtocolName = "strict"
+    """`strict`: chosen on validation objects. `paper`: the authors' recipe, chosen on test."""
+    steps: int = 120
+    """Gradient steps of the families that take them (strict); 4,000 under `paper`."""
+    folds: int = 4
+    """Parts of the scenes in turn kept from the probes, which then score them."""
+    probes: ProbeSettings = field(default_factory=ProbeSettings)
+    """How probes are fitted."""
+    adequate: float = 0.02
+    """How far a fit's training R2 may fall short of the best known for its family."""
+    retrieval_budget: int = 2000
+    """Most predictions of one fit that are looked up among the scenes; above it, a seeded choice."""
+    draws: int = 1000
+    """Resamplings of objects behind every interval."""
+    seed: int = 0
+    """Of splits, starts, folds and resamplings."""
+
+
+def family(name: str, schedule: Schedule | None = None) -> Approximator:
+    """The approximator of that name, or `package.module:factory` for one of your own.
+
+    additive, object_product, global_product, convolution (each with .shared), mlp<width>, bilinear<rank>,
+    object_product.head, global_product.head, forest, boosted; paper.additive, paper.mlp<width>, paper.global_product,
+    paper.additive+global_product.
+
+    Raises:
+        ValueError: no family has this name.
+
+    Example:
+        >>> family("mlp512").name, family("object_product.shared").positions
+        ('mlp512', 'shared')
+    """
+    schedule = schedule or Schedule()
+    if ":" in name:
+        return _own(name)
+    plain, shared = name.removesuffix(".shared"), name.endswith(".shared")
+    sums = {"additive": Additive, "object_product": ObjectProducts, "global_product": GlobalProduct,
+            "convolution": CircularConvolution}  # fmt: skip
+    if plain in sums:
+        return sums[plain]("shared" if shared else "own")
+    for prefix, make in {
+        "paper.mlp": lambda n: PaperRecipe("hidden", n), "mlp": lambda n: MLP(n, schedule),
+        "bilinear": lambda n: LowRankBilinear(n, schedule),
+    }.items():  # fmt: skip
+        if name.startswith(prefix) and name.removeprefix(prefix).isdigit() and int(name.removeprefix(prefix)) > 0:
+            return make(int(name.removeprefix(prefix)))
+    fixed: Mapping[str, Callable[[], Approximator]] = {
+        "object_product.head": lambda: ProductHead(True, schedule=schedule),
+        "global_product.head": lambda: ProductHead(False, schedule=schedule),
+        "paper.additive": lambda: PaperRecipe("linear"), "paper.global_product": lambda: PaperRecipe("product"),
+        "paper.additive+global_product": lambda: PaperRecipe("sum+product"),
+        "forest": lambda: _trees("Forest"), "boosted": lambda: _trees("Boosted"),
+    }  # fmt: skip
+    if name not in fixed:
+        raise ValueError(
+            f"No family is called {name!r}; take additive, object_product, global_product, convolution, mlp<width>, "
+            "bilinear<rank>, object_product.head, global_product.head, forest, boosted, or package.module:factory."
+        )
+    return fixed[name]()
+
+
+def _trees(name: str) -> Approximator:
+    from colligate.complexity import trees
+
+    return getattr(trees, name)()
+
+
+def _own(name: str) -> Approximator:
+    from importlib import import_module
+
+    module, _, factory = name.partition(":")
+    try:
+        made = getattr(import_module(module), factory)()
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"{name!r} names no approximator: {error}. Write it as package.module:factory.") from error
+    if not isinstance(made, Approximator):
+        raise ValueError(f"{name!r} gives a {type(made).__name__}, which lacks name, contains or fit.")
+    return made
+
+
+@dataclass(frozen=True, eq=False)
+class Readers:
+    """Probes, each with the scenes that it may score because it never saw them.
+
+    Attributes:
+        probes: read-outs.
+        fold: which of them reads each scene.
+        reason: why objects can't be read, if they can't.
+    """
+
+    probes: tuple[Probes, ...]
+    fold: Int[Tensor, " scene"]
+    reason: str | None = None
+
+    @classmethod
+    def same(cls, probes: Probes, scenes: Scenes) -> "Readers":
+        """One given set of probes for all scenes (as the authors do; theirs saw some of the scenes they score)."""
+        return cls((probes,), torch.zeros(len(scenes), dtype=torch.int64))
+
+    @classmethod
+    def crossed(cls, embeddings: Embeddings, settings: CurveSettings) -> "Readers":
+        """Probes fitted without one fold of the scenes each; a scene and its twin share a fold."""
+        scenes = embeddings.scenes
+        _, group = scenes.unordered_ids.unique(return_inverse=True)
+        groups = int(group.max()) + 1
+        generator = torch.Generator().manual_seed(settings.seed)
+        fold = (torch.randperm(groups, generator=generator) % settings.folds)[group]
+        occurring = scenes.contains_objects().any(0)
+        reason = None
+        found = list[Probes]()
+        splits = [_fold_split(fold, k, generator) for k in range(settings.folds)]
+        for split in splits:
+            unseen = occurring & ~scenes[split.fit].contains_objects().any(0)
+            if unseen.any():
+                reason = f"a fold of scenes shows {int((occurring & ~unseen).sum())} of {int(occurring.sum())} objects"
+        for split in splits:
+            probe_settings = replace(settings.probes, objects=settings.probes.objects and reason is None)
+            found.append(fit_probes(embeddings, split, probe_settings))
+        return cls(tuple(found), fold, reason)
+
+    def scores(self, vectors: Float[Tensor, "row dim"], rows: Int[Tensor, " row"]) -> Float[Tensor, "row query"]:
+        """Scores of all values, then objects, each row by its own probes."""
+        found = torch.empty(len(rows), len(self.probes[0].matrix))
+        for k, probes in enumerate(self.probes):
+            own = self.fold[rows] == k
+            found[own] = probes.scores(vectors[own])
+        return found
+
+
+def _fold_split(fold: Tensor, out: int, generator: torch.Generator) -> Split:
+    rows = (fold != out).nonzero()[:, 0]
+    order = rows[torch.randperm(len(rows), generator=generator)]
+    few = max(1, len(rows) // 5)
+    return Split(order[few:].sort().values, order[:few].sort().values, (fold == out).nonzero()[:, 0], f"fold {out}")
+
+
+OUTCOMES = ("concept", "object", "object.unseen", "object.swap", "retrieval", "retrieval.up_to_order")
+"""What is scored of every scene, beside its squared error."""
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """One family at one coverage, over all splits.
+
+    Attributes:
+        family: its name.
+        coverage: fit objects / all objects.
+        rows: scored scenes, split after split.
+        split: which split each belongs to.
+        outcomes: name in `OUTCOMES` -> outcome of each scored scene; NaN where it isn't defined.
+        errors: squared error of each.
+        totals: squared distance of each from the fit part's mean.
+        train_r2: of each split.
+        reached: highest training R2 of each split on the way to it.
+        identified: whether the fit part determines the rule, of each split; None where the question doesn't apply.
+        seen: whether the fit part shows every value, of each split.
+        adequate: whether the training fit is as good as this family is known to reach, of each split.
+        chosen: what validation chose, of each split.
+        reason: why there is nothing to score.
+    """
+
+    family: str
+    coverage: float
+    rows: Int[Tensor, " row"]
+    split: Int[Tensor, " row"]
+    outcomes: Mapping[str, Float[Tensor, " row"]]
+    errors: Float[Tensor, " row"]
+    totals: Float[Tensor, " row"]
+    train_r2: tuple[float, ...] = ()
+    reached: tuple[float, ...] = ()
+    identified: tuple[bool | None, ...] = ()
+    seen: tuple[bool, ...] = ()
+    adequate: tuple[bool, ...] = ()
+    chosen: tuple[str, ...] = ()
+    reason: str | None = None
+
+    @property
+    def solid(self) -> bool:
+        """Whether most splits are identified, saw every value and were fitted adequately; others are drawn hollow."""
+        sound = [i is not False and s and a for i, s, a in zip(self.identified, self.seen, self.adequate, strict=True)]
+        return bool(sound) and sum(sound) > len(sound) / 2
+
+    def mean(self, name: str) -> float:
+        """Mean outcome over the scenes for which it is defined."""
+        return float(self.outcomes[name].nanmean())
+
+    @property
+    def r2(self) -> float:
+        """R2 on the scored scenes, centred on the fit part's mean."""
+        return 1 - float(self.errors.sum() / self.totals.sum())
+
+    def by_split(self, name: str) -> list[float]:
+        """Mean outcome of each split."""
+        return [float(self.outcomes[name][self.split == i].nanmean()) for i in self.split.unique().tolist()]
+
+
+@dataclass(frozen=True, eq=False)
+class Curves:
+    """Points of every family, and those of the true vectors (`ceiling`), by coverage.
+
+    Attributes:
+        embeddings: the scenes that were scored.
+        settings: how.
+        points: families by coverages.
+        ceiling: what the probes read from the true vectors of the same scenes.
+        notes: what a reader should know.
+    """
+
+    embeddings: Embeddings
+    settings: CurveSettings
+    points: list[Point]
+    ceiling: list[Point]
+    notes: tuple[str, ...] = ()
+
+    def of(self, family: str) -> list[Point]:
+        """The points of a family, by coverage."""
+        return [point for point in self.points if point.family == family]
+
+
+def coverage_curve(
+    embeddings: Embeddings,
+    settings: CurveSettings | None = None,
+    *,
+    readers: Readers | None = None,
+    report: Callable[[str, int, int], None] | None = None,
+) -> Curves:
+    """Fit families of binding functions at several coverages and score them on scenes of held-out objects.
+
+    Args:
+        embeddings: vectors of scenes; scenes of single objects are left out if there are others.
+        settings: families, coverages, protocol.
+        readers: probes that score; fitted in folds of scenes by default.
+        report: told (family, how many families are done, of how many).
+
+    Raises:
+        ValueError: no scene has two objects, all vectors are equal, or no coverage leaves anything to score.
+
+    Paper: arXiv:2605.31503, Sec. 5, Figures 4 and 8.
+    Differs: chosen on validation objects, scored with probes that never saw the scored scenes, several splits.
+
+    Example:
+        >>> from colligate.binding import object_product
+        >>> from colligate.scenes.space import ConceptSpace
+        >>> scenes = ConceptSpace(color=5, shape=4).all_scenes(slots=2)
+        >>> embeddings = Embeddings(object_product(scenes.space, 2, 24)(scenes.values).float(), scenes)
+        >>> curves = coverage_curve(embeddings, CurveSettings(
+        ...     families=("additive", "object_product"), coverages=(0.8,), pooled=2))
+        >>> [(point.family, point.r2 > 0.9) for point in curves.points]
+        [('additive', False), ('object_product', True)]
+    """
+    settings = settings or CurveSettings()
+    several = embeddings.scenes.counts > 1
+    if not several.any():
+        raise ValueError("Every scene holds a single object, so there is nothing to bind; add scenes of two.")
+    if readers is not None and not several.all():
+        readers = replace(readers, fold=readers.fold[several])
+    embeddings = embeddings if several.all() else embeddings[several]
+    data = Data.of(embeddings)
+    splits, reasons = _splits(embeddings.scenes, settings)
+    if not splits:
+        raise ValueError(next(iter(reasons.values())))
+    readers = readers or Readers.crossed(embeddings, settings)
+    scoring = _Scoring(embeddings, data, readers, settings)
+    families = _families(settings, scoring)
+    fits = list[list[Fitted]]()
+    every = [split for of_coverage in splits.values() for split in of_coverage]
+    for i, one in enumerate(families):
+        if report is not None:
+            report(one.name, i, len(families))
+        fits.append(one.fit(data, every, settings.seed))
+    if report is not None:
+        report("scores", len(families), len(families))
+    train = [[training_r2(data, f.rule, s.fit) for f, s in zip(of, every, strict=True)] for of in fits]
+    reached = [
+        [max(r2, r2 if f.reached is None else f.reached) for r2, f in zip(values, of, strict=True)]
+        for values, of in zip(train, fits, strict=True)
+    ]
+    seen = [not unseen_values(embeddings.scenes, split.fit) for split in every]
+    points, ceiling, start = list[Point](), list[Point](), 0
+    for coverage, of_coverage in splits.items():
+        stop = start + len(of_coverage)
+        for i, one in enumerate(families):
+            own = range(start, stop)
+            within = [j for j, other in enumerate(families) if j == i or one.contains(other)]
+            best = [max(reached[j][k] for j in within) for k in own]
+            point = scoring.point(one.name, coverage, of_coverage, [fits[i][k] for k in own])
+            points.append(replace(
+                point, train_r2=tuple(train[i][start:stop]), reached=tuple(reached[i][start:stop]),
+                seen=tuple(seen[start:stop]),
+                adequate=tuple(reached[i][k] >= b - settings.adequate for k, b in zip(own, best, strict=True)),
+            ))  # fmt: skip
+        ceiling.append(scoring.point("ceiling", coverage, of_coverage, None))
+        start = stop
+    for coverage, reason in reasons.items():
+        points += [_empty(one.name, coverage, reason) for one in families]
+    notes = (f"axes left out hold {data.frame.dropped:.1e} of the variance",)
+    return Curves(embeddings, settings, points, ceiling, notes if readers.reason is None else (*notes, readers.reason))
+
+
+def _empty(family: str, coverage: float, reason: str) -> Point:
+    none = torch.zeros(0, dtype=torch.float64)
+    rows = torch.zeros(0, dtype=torch.int64)
+    return Point(family, coverage, rows, rows, dict.fromkeys(OUTCOMES, none), none, none, reason=reason)
+
+
+def _splits(scenes: Scenes, settings: CurveSettings) -> tuple[dict[float, list[Split]], dict[float, str]]:
+    """Splits of the objects for each coverage that allows any, and why the others don't.
+
+    A split whose fit part shows every value is preferred; where there is none, the first draw is taken, and said so.
+    """
+    objects = int(scenes.contains_objects().any(0).sum())
+    number = max(settings.seeds, settings.pooled) if objects < SMALL_WORLD else settings.seeds
+    found, reasons = dict[float, list[Split]](), dict[float, str]()
+    for coverage in settings.coverages:
+        for seed in range(settings.seed, settings.seed + number):
+            share = 0.0 if settings.protocol == "paper" else settings.validation
+            rule = ByObject(coverage=coverage, validation=share)
+            try:
+                split = rule.split(scenes, seed)
+            except ValueError:
+                try:
+                    split = replace(rule, unseen="report").split(scenes, seed)
+                except ValueError as error:
+                    reasons[coverage] = str(error)
+                    continue
+            found.setdefault(coverage, []).append(split)
+        if coverage in found:
+            reasons.pop(coverage, None)
+    return found, reasons
+
+
+def _families(settings: CurveSettings, scoring: "_Scoring") -> list[Approximator]:
+    default = STRICT_FAMILIES if settings.protocol == "strict" else PAPER_FAMILIES
+    schedule = Schedule(steps=settings.steps)
+    found = [family(one, schedule) if isinstance(one, str) else one for one in settings.families or default]
+    names = [one.name for one in found]
+    if len(set(names)) < len(names):
+        raise ValueError(f"The family {max(names, key=names.count)!r} is listed twice; give each a name of its own.")
+    return [replace(one, judge=scoring.judge) if isinstance(one, PaperRecipe) else one for one in found]
+
+
+class _Scoring:
+    """What is true of every scene, looked up once."""
+
+    def __init__(self, embeddings: Embeddings, data: Data, readers: Readers, settings: CurveSettings) -> None:
+        self.embeddings, self.data, self.readers, self.settings = embeddings, data, readers, settings
+        scenes = embeddings.scenes
+        self.values = [scenes.contains(c) for c in range(scenes.space.num_concepts)]
+        self.objects, self.foils = scenes.contains_objects(), swap_foils(scenes)
+        self.occurring = self.objects.any(0)
+        self.directions = torch.nn.functional.normalize(embeddings.vectors.float(), dim=1).T.contiguous()
+        self.keys = torch.stack([scenes.ids, scenes.unordered_ids], dim=1)
+
+    def judge(self, vectors: Tensor, rows: Tensor) -> float:
+        """Share of scenes whose objects are recognised."""
+        return float(self._recognised(vectors, rows, self.occurring)["object"].nanmean())
+
+    def _recognised(self, vectors: Tensor, rows: Tensor, held_out: Bool[Tensor, " object"]) -> dict[str, Tensor]:
+        scores = self.readers.scores(vectors, rows)
+        sizes = list(self.embeddings.scenes.space.sizes)
+        by_concept = scores[:, : sum(sizes)].split(sizes, dim=1)
+        hits = [recognise(own, of[rows]).hits for own, of in zip(by_concept, self.values, strict=True)]
+        found = {"concept": torch.stack(hits).double().mean(0)}
+        if self.readers.probes[0].objects is None:
+            none = torch.full((len(rows),), torch.nan, dtype=torch.float64)
+            return found | dict.fromkeys(("object", "object.unseen", "object.swap"), none)
+        own, present = scores[:, sum(sizes) :], self.objects[rows]
+        absent = {
+            "object": ~present & self.occurring, "object.unseen": ~present & held_out,
+            "object.swap": self.foils[rows] & held_out & self.occurring,
+        }  # fmt: skip
+        for name, against in absent.items():
+            hits = recognise(own, present, against).hits.double()
+            found[name] = torch.where(against.any(1), hits, torch.nan)
+        return found
+
+    def point(self, name: str, coverage: float, splits: Sequence[Split], fits: Sequence[Fitted] | None) -> Point:
+        """Score one family on the test part of every split; the true vectors without fits."""
+        parts = list[dict[str, Tensor]]()
+        for i, split in enumerate(splits):
+            rows = split.test
+            centre = self.data.targets[split.fit].double().mean(0)
+            targets = self.data.targets[rows]
+            predicted = targets if fits is None else fits[i].rule(self.data.scenes[rows])
+            vectors = self.embeddings.vectors[rows].float() if fits is None else self.data.frame.restore(predicted)
+            held_out = torch.zeros_like(self.occurring)
+            held_out[cast("Mapping[str, Tensor]", split.objects)["test"]] = True
+            found = self._recognised(vectors, rows, held_out) | self._retrieved(vectors, rows)
+            found["errors"] = (targets.double() - predicted.double()).square().sum(1)
+            found["totals"] = (targets.double() - centre).square().sum(1)
+            found["rows"], found["split"] = rows, torch.full_like(rows, i)
+            parts.append(found)
+        joined = {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
+        return Point(
+            name, coverage, joined["rows"], joined["split"], {key: joined[key] for key in OUTCOMES},
+            joined["errors"], joined["totals"],
+            identified=tuple(f.identified for f in fits or ()),
+            chosen=tuple(f.chosen for f in fits or ()),
+        )  # fmt: skip
+
+    def _retrieved(self, vectors: Tensor, rows: Tensor) -> dict[str, Tensor]:
+        hits = torch.full((len(rows), 2), torch.nan, dtype=torch.float64)
+        chosen = torch.arange(len(rows))
+        if len(rows) > self.settings.retrieval_budget:
+            generator = torch.Generator().manual_seed(self.settings.seed)
+            chosen = torch.randperm(len(rows), generator=generator)[: self.settings.retrieval_budget]
+        for block in chosen.split(512):
+            scores = torch.nn.functional.normalize(vectors[block], dim=1) @ self.directions
+            hits[block] = retrieve(scores, self.keys[rows[block]], self.keys).hits
+        return {"retrieval": hits[:, 0], "retrieval.up_to_order": hits[:, 1]}

@@ -1,0 +1,333 @@
+"""The search for factors: batched L-BFGS over coordinates, starts and strengths of a small penalty.
+
+Each coordinate is a small problem of its own, and the additive part is projected out of it, so that only the factors
+are searched; coordinates x starts x strengths are the members of one stack. Products within an object need only sums
+over objects: the cost of a step doesn't depend on how many scenes there are.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Inexact, Int
+from torch import Tensor
+
+from colligate.binding import Positions
+from colligate.complexity.approximators import Projection, additive_design, num_columns, value_columns
+from colligate.fitting import minimise
+from colligate.scenes.space import Scenes
+
+PENALTIES = (1e-6, 1e-3)
+"""Weights of the penalty on the factors' squares that are tried, the first as good as none."""
+TOLERANCE = 1e-4
+"""Of the search; see `fitting.minimise`."""
+NUMBERS_AT_ONCE = 20_000_000
+
+
+@dataclass(frozen=True)
+class Search:
+    """How hard factors are searched for."""
+
+    starts: int = 16
+    """Random starts of each coordinate."""
+    screening: int = 25
+    """L-BFGS steps that all of them take."""
+    kept: int = 4
+    """How many of each coordinate go on, under every penalty."""
+    steps: int = 200
+    """Most steps that those take."""
+
+
+class _Factors:
+    """Where the factors of a stack of members lie: real numbers, or pairs that make complex ones."""
+
+    def __init__(self, columns: int, complex_numbers: bool) -> None:
+        self.columns, self.complex = columns, complex_numbers
+
+    @property
+    def parameters(self) -> int:
+        return self.columns * (2 if self.complex else 1)
+
+    def read(self, parameters: Float[Tensor, "member parameter"]) -> Tensor:
+        """Factors [column, member]."""
+        if not self.complex:
+            return parameters.T.contiguous()
+        return torch.view_as_complex(parameters.reshape(len(parameters), self.columns, 2)).T.contiguous()
+
+    def write(self, factors: Tensor) -> Float[Tensor, "member parameter"]:
+        """The inverse of `read`."""
+        rows = factors.T.contiguous()
+        return torch.view_as_real(rows).flatten(1) if self.complex else rows
+
+
+def times(factors: Tensor, columns: Int[Tensor, "unit part"], without: int | None = None) -> Tensor:
+    """Product over parts of the factors that each unit reads, empty parts counting as one: [unit, member]."""
+    total: Tensor | None = None
+    for part, column in enumerate(columns.unbind(1)):
+        if part == without:
+            continue
+        read = factors.index_select(0, column.clamp(min=0))
+        if bool((column < 0).any()):
+            read = torch.where(column[:, None] >= 0, read, torch.ones((), dtype=read.dtype))
+        total = read if total is None else total * read
+    if total is None:
+        return torch.ones(len(columns), factors.shape[1], dtype=factors.dtype)
+    return total
+
+
+def _back(factors: Tensor, columns: Int[Tensor, "unit part"], by_unit: Tensor, into: Tensor) -> None:
+    """Add the gradient in the factors, given the gradient in the products."""
+    for part, column in enumerate(columns.unbind(1)):
+        through = by_unit * times(factors, columns, without=part).conj()
+        filled = column >= 0
+        into.index_add_(0, column[filled], through[filled])
+
+
+class _ObjectProblem:
+    """Products within each object, from group sums: f(h) = h' Q h - 2 h' S + 1 for each axis.
+
+    h[u] is the product at unit u (an object in a slot); Q counts how often two units share a scene, S sums the
+    vectors of a unit's scenes, both without their additive part and over the number of scenes; axes have unit variance.
+    """
+
+    def __init__(self, quadratic: Tensor, linear: Tensor, columns: Tensor, factors: _Factors, penalty: Tensor) -> None:
+        self.quadratic, self.linear, self.columns = quadratic, linear, columns
+        self.factors, self.penalty = factors, penalty
+
+    def state(self, parameters: Tensor, members: Tensor) -> Tensor:
+        del members
+        return parameters
+
+    def _products(self, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        factors = self.factors.read(state)
+        products = times(factors, self.columns)
+        return factors, products, self.quadratic @ products
+
+    def value(self, state: Tensor, parameters: Tensor, members: Tensor) -> Tensor:
+        del parameters
+        _, products, pulled = self._products(state)
+        fit = (products.conj() * (pulled - 2 * self.linear[:, members])).sum(0)
+        return 1 + (fit.real if fit.is_complex() else fit) + self.penalty[members] * state.square().sum(1)
+
+    def gradient(self, state: Tensor, parameters: Tensor, members: Tensor) -> Tensor:
+        del parameters
+        factors, _, pulled = self._products(state)
+        found = torch.zeros_like(factors)
+        _back(factors, self.columns, 2 * (pulled - self.linear[:, members]), found)
+        return self.factors.write(found) + 2 * self.penalty[members, None] * state
+
+
+class _Half:
+    """One half of every scene's slots: its distinct contents, and how numbers go from them to scenes and back."""
+
+    def __init__(self, columns: Int[Tensor, "scene part"], size: int) -> None:
+        self.units, self.of = torch.unique(columns, dim=0, return_inverse=True)
+        self.reads = torch.zeros(len(self.units), size)
+        self.reads.scatter_add_(1, self.units.clamp(min=0), (self.units >= 0).float())
+        self.grid: int | None = None  # which axis of a grid of halves this one is, if scenes lie on one
+
+    def spread(self, by_unit: Float[Tensor, "unit member"]) -> Tensor:
+        """To scenes."""
+        return by_unit.index_select(0, self.of) if self.grid is None else by_unit.unsqueeze(1 - self.grid)
+
+    def collect(self, by_scene: Tensor) -> Float[Tensor, "unit member"]:
+        """Sum over the scenes of each unit."""
+        if self.grid is not None:
+            return by_scene.sum(1 - self.grid)
+        return torch.zeros(len(self.units), by_scene.shape[-1]).index_add_(0, self.of, by_scene)
+
+
+class _SceneProblem:
+    """One product over the whole scene: f = |M (x - P)|^2 / scenes, M projecting the additive part out.
+
+    Targets come without their additive part. The product splits into that of the first slots and that of the last ones;
+    each distinct half is multiplied once.
+    Where most pairs of halves occur, scenes are laid out as a grid of them, which spares every look-up.
+    """
+
+    def __init__(
+        self, scenes: Scenes, targets: Tensor, positions: Positions, factors: _Factors, penalty: Tensor
+    ) -> None:
+        self.penalty, self.factors, self.num, self.counts = penalty, factors, len(scenes), scenes.counts
+        columns = value_columns(scenes, positions)
+        middle = (scenes.slots + 1) // 2
+        self.halves = [
+            _Half(half.flatten(1), factors.columns)
+            for half in (columns[:, :middle], columns[:, middle:]) if half.shape[1]
+        ]  # fmt: skip
+        design = additive_design(scenes, positions)
+        self.projection = Projection(design.T @ design, scenes.slots + 1)
+        self.targets, self.shown = self._on_grid(targets)
+        self._members = len(penalty)
+        self._last: tuple[Tensor, tuple[Tensor, list[Tensor], Tensor]] | None = None
+
+    def _on_grid(self, targets: Float[Tensor, "scene member"]) -> tuple[Tensor, Tensor | None]:
+        if len(self.halves) < 2 or bool((self.counts != self.counts[0]).any()):
+            return targets, None
+        shape = tuple(len(half.units) for half in self.halves)
+        places = self.halves[0].of * shape[1] + self.halves[1].of
+        if shape[0] * shape[1] > 2 * self.num or len(places.unique()) < self.num:
+            return targets, None
+        for axis, half in enumerate(self.halves):
+            half.grid = axis
+        laid = torch.zeros(shape[0] * shape[1], targets.shape[1])
+        laid[places] = targets
+        shown = torch.zeros(shape[0] * shape[1], 1)
+        shown[places] = 1.0
+        return laid.unflatten(0, shape), None if len(places) == len(shown) else shown.unflatten(0, shape)
+
+    def _leave(self, vectors: Tensor) -> Tensor:
+        """What the additive part leaves of these, in place."""
+        if self.shown is not None:
+            vectors *= self.shown
+        sums = torch.zeros(self.factors.columns + len(self.projection.means), vectors.shape[-1])
+        for place, half in enumerate(self.halves):
+            by_unit = half.collect(vectors)
+            sums[: self.factors.columns] += half.reads.T @ by_unit
+            if place == 0 and half.grid is not None:
+                sums[self.factors.columns + self.counts[0]] = by_unit.sum(0)
+        if self.halves[0].grid is None:
+            sums[self.factors.columns :].index_add_(0, self.counts, vectors)
+        solved = self.projection.solve(sums)
+        tables, intercepts = solved[: self.factors.columns], solved[self.factors.columns :]
+        for place, half in enumerate(self.halves):
+            by_unit = half.reads @ tables
+            if place == 0 and half.grid is not None:
+                by_unit += intercepts[self.counts[0]]
+            vectors -= half.spread(by_unit)
+        if self.halves[0].grid is None:
+            vectors -= intercepts.index_select(0, self.counts)
+        return vectors if self.shown is None else vectors.mul_(self.shown)
+
+    def state(self, parameters: Tensor, members: Tensor) -> Tensor:
+        del members
+        return parameters
+
+    def _left(self, state: Tensor, members: Tensor) -> tuple[Tensor, list[Tensor], Tensor]:
+        """Factors, products of each half, and what is left of the targets; kept for the gradient after a value."""
+        if self._last is not None and self._last[0].shape == state.shape and torch.equal(self._last[0], state):
+            return self._last[1]
+        factors = self.factors.read(state)
+        by_half = [times(factors, half.units) for half in self.halves]
+        products = self.halves[0].spread(by_half[0])
+        products = products * self.halves[1].spread(by_half[1]) if len(self.halves) > 1 else products.clone()
+        found = (factors, by_half, self._targets(members) - self._leave(products))
+        self._last = (state, found)
+        return found
+
+    def _targets(self, members: Tensor) -> Tensor:
+        if len(members) < self._members:  # some have left for good, or wait during a line search
+            return self.targets.index_select(-1, members)
+        return self.targets
+
+    def value(self, state: Tensor, parameters: Tensor, members: Tensor) -> Tensor:
+        del parameters
+        _, _, left = self._left(state, members)
+        squares = left.square().flatten(0, -2).sum(0)
+        return squares / self.num + self.penalty[members] * state.square().sum(1)
+
+    def gradient(self, state: Tensor, parameters: Tensor, members: Tensor) -> Tensor:
+        del parameters
+        factors, by_half, left = self._left(state, members)
+        found = torch.zeros_like(factors)
+        for place, half in enumerate(self.halves):
+            other = 1 - place
+            through = left if len(self.halves) == 1 else left * self.halves[other].spread(by_half[other])
+            _back(factors, half.units, -2 / self.num * half.collect(through), found)
+        return self.factors.write(found) + 2 * self.penalty[members, None] * state
+
+
+def _search(
+    make: Callable[[Tensor], "_ObjectProblem | _SceneProblem"], factors: _Factors, axes: int,
+    generator: torch.Generator, search: Search, dtype: torch.dtype,
+) -> Inexact[Tensor, "penalty column axis"]:
+    """The best of several starts for each coordinate and penalty."""
+    if not axes:
+        return torch.zeros(len(PENALTIES), factors.columns, 0, dtype=dtype)
+    start = torch.randn(search.starts * axes, factors.parameters, generator=generator, dtype=dtype)
+    start = start * (0.5 if factors.complex else 0.7)
+    problem = make(torch.full((search.starts * axes,), PENALTIES[0], dtype=dtype))
+    tried = minimise(problem, start, max_steps=search.screening, tolerance=TOLERANCE)
+    order = tried.values.nan_to_num(torch.inf).reshape(search.starts, axes).argsort(0)[: search.kept, :, None]
+    kept = tried.parameters.unflatten(0, (search.starts, axes)).gather(0, order.expand(-1, -1, factors.parameters))
+    problem = make(torch.tensor(PENALTIES, dtype=dtype).repeat_interleave(search.kept * axes))
+    best = minimise(
+        problem, kept.flatten(0, 1).repeat(len(PENALTIES), 1), max_steps=search.steps, tolerance=TOLERANCE
+    )
+    which = best.values.nan_to_num(torch.inf).reshape(len(PENALTIES), search.kept, axes).argmin(1)
+    found = factors.read(best.parameters)
+    found = found.reshape(len(found), len(PENALTIES), search.kept, axes).permute(1, 2, 0, 3)
+    return found.gather(1, which[:, None, None].expand(-1, 1, found.shape[2], -1))[:, 0]
+
+
+def object_factors(
+    scenes: Scenes, left: Tensor, spread: float, positions: Positions, generator: torch.Generator, search: Search
+) -> tuple[Tensor, Tensor]:
+    """Factors of products within objects for what the additive part leaves, and the scale of each coordinate."""
+    space, slots = scenes.space, scenes.slots
+    places = torch.where(scenes.filled, scenes.objects + torch.arange(slots) * space.num_objects, -1)
+    used, unit = places.unique(return_inverse=True)
+    first = int(used[0] < 0)
+    unit, used = unit - first, used[first:]
+    design = additive_design(scenes, positions)
+    projection = Projection(design.T @ design, slots + 1)
+    sums = torch.zeros(len(used), left.shape[1], dtype=left.dtype)
+    reads = torch.zeros(len(used), design.shape[1], dtype=torch.float64)
+    together = torch.zeros(len(used) ** 2, dtype=torch.float64)
+    for k in range(slots):
+        filled = scenes.filled[:, k]
+        sums.index_add_(0, unit[filled, k], left[filled])
+        reads.index_add_(0, unit[filled, k], design[filled])
+        for other in range(slots):
+            both = filled & scenes.filled[:, other]
+            together += torch.bincount(unit[both, k] * len(used) + unit[both, other], minlength=len(together))
+    quadratic = (together.reshape(len(used), -1) - reads @ projection.solve(reads.T.contiguous())) / len(scenes)
+    live, size = _live(left, spread)
+    linear = sums[:, live] / (len(scenes) * size[live])
+    columns = value_columns(space.scenes((used % space.num_objects)[:, None]), "shared")[:, 0]
+    if positions == "own":
+        columns = columns + (used // space.num_objects * sum(space.sizes))[:, None]
+    factors = _Factors(num_columns(scenes, positions), left.is_complex())
+
+    def make(penalty: Tensor) -> _ObjectProblem:
+        repeated = linear.repeat(1, len(penalty) // linear.shape[1])
+        return _ObjectProblem(quadratic.to(linear.dtype), repeated, columns, factors, penalty)
+
+    found = _search(make, factors, linear.shape[1], generator, search, torch.float64)
+    return _whole(found, live, columns), size
+
+
+def scene_factors(
+    scenes: Scenes, left: Tensor, spread: float, positions: Positions, generator: torch.Generator, search: Search
+) -> tuple[Tensor, Tensor]:
+    """The same for one product over each whole scene."""
+    live, size = _live(left, spread)
+    scaled = (left[:, live] / size[live]).float()
+    factors = _Factors(num_columns(scenes, positions), complex_numbers=False)
+    found = [torch.zeros(len(PENALTIES), factors.columns, 0)]
+    step = max(1, NUMBERS_AT_ONCE // (len(scenes) * search.starts))
+    for block in scaled.split(step, dim=1) if scaled.shape[1] else ():
+
+        def make(penalty: Tensor, block: Tensor = block) -> _SceneProblem:
+            repeated = block.repeat(1, len(penalty) // block.shape[1])
+            return _SceneProblem(scenes, repeated, positions, factors, penalty)
+
+        found.append(_search(make, factors, block.shape[1], generator, search, torch.float32))
+    columns = value_columns(scenes, positions)
+    return _whole(torch.cat(found, dim=2), live, columns[columns >= 0]), size
+
+
+def _live(left: Tensor, spread: float) -> tuple[Tensor, Tensor]:
+    """Coordinates in which more than rounding is left to fit, and the root mean square of each."""
+    size = left.abs().square().mean(0).sqrt()
+    return size > 1e-5 * spread, size
+
+
+def _whole(found: Tensor, live: Tensor, columns: Tensor) -> Tensor:
+    """Factors of all axes: zero where nothing was left to fit, and for values that were never shown."""
+    whole = torch.zeros(*found.shape[:2], len(live), dtype=found.dtype)
+    whole[..., live] = found
+    unseen = torch.ones(whole.shape[1], dtype=torch.bool)
+    unseen[columns.flatten()] = False
+    whole[:, unseen] = 0
+    return whole

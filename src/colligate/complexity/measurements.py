@@ -1,0 +1,303 @@
+"""Question 2 as rows of a table: coverage curves, what can be quoted of them, and code length."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from colligate.complexity.approximators import Approximator
+from colligate.complexity.code_length import CodeSettings, code_lengths
+from colligate.complexity.curves import Curves, CurveSettings, Point, Readers, coverage_curve, family
+from colligate.complexity.networks import Schedule
+from colligate.embeddings import Embeddings
+from colligate.measures import (
+    MIN_OBJECTS,
+    MIN_SCENES,
+    Estimate,
+    ObjectBootstrap,
+    bag_of_concepts_level,
+    chance_level,
+    rescale,
+)
+from colligate.records import Row
+
+CODED_FAMILIES = ("additive", "object_product", "global_product", "mlp256")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComplexitySettings:
+    """How question 2 is answered."""
+
+    curves: CurveSettings = field(default_factory=CurveSettings)
+    """Families, coverages, protocol."""
+    code: CodeSettings = field(default_factory=CodeSettings)
+    """How objects are revealed for the code length."""
+    coded: tuple[str | Approximator, ...] = CODED_FAMILIES
+    """Families whose code length is measured; empty for none."""
+    reach: tuple[float, ...] = (0.5, 0.9)
+    """Rescaled recognitions for which the smallest sufficient width is sought."""
+
+
+def complexity_rows(
+    embeddings: Embeddings,
+    settings: ComplexitySettings | None = None,
+    *,
+    readers: Readers | None = None,
+    report: Callable[[str, int, int], None] | None = None,
+) -> list[Row]:
+    """How simple a rule is enough, and does it carry over to objects never seen? Paper: Figures 4 and 8.
+
+    Args:
+        embeddings: vectors of scenes of several objects.
+        settings: families, coverages, protocol, code.
+        readers: probes that score; fitted in folds of scenes by default.
+        report: told about progress.
+
+    Raises:
+        ValueError: there is nothing to bind or to score.
+
+    Example:
+        >>> from colligate.binding import no_binding
+        >>> from colligate.scenes.space import ConceptSpace
+        >>> scenes = ConceptSpace(color=5, shape=4).all_scenes(slots=2)
+        >>> embeddings = Embeddings(no_binding(scenes.space, 2, 24)(scenes.values).float(), scenes)
+        >>> settings = ComplexitySettings(
+        ...     curves=CurveSettings(families=("additive",), coverages=(0.6, 0.8), pooled=2), coded=())
+        >>> [round(row.value, 3) for row in complexity_rows(embeddings, settings) if row.id == "complexity.r2"]
+        [1.0, 1.0]
+    """
+    settings = settings or ComplexitySettings()
+    curves = coverage_curve(embeddings, settings.curves, readers=readers, report=report)
+    rows = curve_rows(curves) + summary_rows(curves, settings.reach)
+    if settings.coded and settings.curves.protocol == "strict":
+        if report is not None:
+            report("code length", 0, 1)
+        rows += code_rows(curves.embeddings, settings)
+    return rows
+
+
+class _Scorer:
+    """Pooled outcomes as values with intervals; one resampling of the objects serves all."""
+
+    def __init__(self, curves: Curves) -> None:
+        self.curves = curves
+        scenes = curves.embeddings.scenes
+        self.bootstrap = ObjectBootstrap(scenes.objects, draws=curves.settings.draws, seed=curves.settings.seed)
+        self.objects = scenes.contains_objects()
+        occurring = self.objects.any(0)
+        present = self.objects[:, occurring]
+        level = bag_of_concepts_level(
+            [scenes.contains(c) for c in range(scenes.space.num_concepts)],
+            scenes.space.object_values(occurring.nonzero()[:, 0]), present,
+        )  # fmt: skip
+        self.levels = {"chance": chance_level(present), "bag_of_concepts": level.random_ties,
+                       "bag_of_concepts_strict": level.strict}  # fmt: skip
+        concepts = [chance_level(scenes.contains(c)) for c in range(scenes.space.num_concepts)]
+        self.concept_chance = torch.stack(concepts).mean(0)
+
+    def level(self, name: str, point: Point) -> float:
+        """A level of the scored scenes."""
+        return float(self.levels[name][point.rows].mean())
+
+    def sums(self, point: Point, upper: Tensor, lower: Tensor) -> Tensor:
+        """Per draw, the weighted sums of both."""
+        stacked = torch.zeros(2, len(self.curves.embeddings), dtype=torch.float64)
+        stacked[0].index_add_(0, point.rows, upper.double())
+        stacked[1].index_add_(0, point.rows, lower.double())
+        return self.bootstrap._weighted_sums(stacked)  # pyright: ignore[reportPrivateUsage]
+
+    def estimate(self, point: Point, upper: Tensor, lower: Tensor, *, complement: bool = False) -> Estimate:
+        """A ratio of sums over the scored scenes, with its interval over objects."""
+        total, scored = float(lower.sum()), lower > 0
+        rows = point.rows[scored]
+        n, objects = len(rows.unique()), int(self.objects[rows].any(0).sum())
+        if total <= 0:
+            return Estimate(None, n=n, objects=objects, reason="nothing to score")
+        value = float(upper.sum()) / total
+        value = 1 - value if complement else value
+        if objects < MIN_OBJECTS or n < MIN_SCENES:
+            reason = f"no interval: {objects} objects and {n} scenes (needs {MIN_OBJECTS} and {MIN_SCENES})"
+            return Estimate(value, n=n, objects=objects, reason=reason)
+        ends = _ends(self.ratios(point, upper, lower, complement=complement))
+        return Estimate(value, *ends, n=n, objects=objects)
+
+    def ratios(self, point: Point, upper: Tensor, lower: Tensor, *, complement: bool = False) -> Tensor:
+        """The same of every draw; NaN where a draw scores nothing."""
+        sums = self.sums(point, upper, lower)
+        ratios = torch.where(sums[1] > 0, sums[0] / sums[1].clamp(min=1e-300), torch.nan)
+        return 1 - ratios if complement else ratios
+
+    def outcome(self, point: Point, name: str) -> tuple[Tensor, Tensor]:
+        """An outcome and where it is defined, as sums."""
+        values = point.outcomes[name]
+        return values.nan_to_num(), (~values.isnan()).double()
+
+
+def _ends(draws: Tensor) -> tuple[float, float]:
+    ends = torch.nanquantile(draws, torch.tensor([0.025, 0.975], dtype=draws.dtype))
+    return float(ends[0]), float(ends[1])
+
+
+def curve_rows(curves: Curves) -> list[Row]:
+    """A row for each measure, family and coverage; what is unsound of a point stands in `reason`."""
+    scorer, found = _Scorer(curves), list[Row]()
+    for point in curves.points:
+        if point.reason is not None:
+            found.append(_row(curves, "complexity.object", point, reason=point.reason))
+            continue
+        found += _point_rows(scorer, point)
+    for point in curves.ceiling:
+        for kind in ("concept", "object"):
+            estimate = scorer.estimate(point, *scorer.outcome(point, kind))
+            row = _row(curves, f"complexity.ceiling.{kind}", point, estimate)
+            found.append(replace(row, **_levels(scorer, point, kind)))
+    return found
+
+
+def _levels(scorer: _Scorer, point: Point, kind: str) -> dict[str, float]:
+    if kind == "concept":
+        chance = float(scorer.concept_chance[point.rows].mean())
+        return {"chance": chance, "bag_of_concepts": 1.0, "bag_of_concepts_strict": 1.0}
+    if kind == "object":
+        return {name: scorer.level(name, point) for name in scorer.levels}
+    return {}
+
+
+def _point_rows(scorer: _Scorer, point: Point) -> Iterator[Row]:
+    curves, note = scorer.curves, unsound(point)
+    for kind in ("concept", "object", "object.unseen", "object.swap", "retrieval", "retrieval.up_to_order"):
+        estimate, levels = scorer.estimate(point, *scorer.outcome(point, kind)), _levels(scorer, point, kind)
+        yield replace(_row(curves, f"complexity.{kind}", point, estimate, reason=note), **levels)
+    estimate = scorer.estimate(point, point.errors, point.totals, complement=True)
+    yield _row(curves, "complexity.r2", point, estimate, reason=note, chance=0.0)
+    for id, values in (
+        ("train_r2", point.train_r2), ("reached_r2", point.reached), ("adequate", point.adequate),
+        ("values_seen", point.seen), ("identified", point.identified),
+    ):  # fmt: skip
+        given = [float(value) for value in values if value is not None]
+        reason = None if given else "a rank says nothing of a flexible family"
+        mean = sum(given) / len(given) if given else None
+        yield _row(curves, f"complexity.{id}", point, value=mean, reason=reason)
+    by_split = torch.tensor(point.by_split("object"), dtype=torch.float64)
+    spread = float(by_split.std()) if len(by_split) > 1 and not by_split.isnan().any() else None
+    yield _row(curves, "complexity.object.spread", point, value=spread, reason=None if spread is not None else
+               "a spread needs two splits that score objects")
+
+
+def unsound(point: Point) -> str | None:
+    """What keeps a point from being read as the family's: counts of its splits, in words."""
+    total, words = len(point.seen), list[str]()
+    for count, what in (
+        (sum(i is False for i in point.identified), "not identified"),
+        (sum(not s for s in point.seen), "a value never shown"),
+        (sum(not a for a in point.adequate), "not fitted as well as the family can be"),
+    ):
+        if count:
+            words.append(f"{what} in {count} of {total} splits")
+    return "; ".join(words) or None
+
+
+def _row(
+    curves: Curves, id: str, point: Point, estimate: Estimate | None = None, *, reason: str | None = None, **more: Any
+) -> Row:
+    if estimate is not None:
+        more |= {"value": estimate.value, "low": estimate.low, "high": estimate.high, "n": estimate.n,
+                 "objects": estimate.objects}  # fmt: skip
+        reason = "; ".join(r for r in (reason, estimate.reason) if r) or None
+    return Row(
+        id=id, on="test", protocol=curves.settings.protocol, coverage=point.coverage, family=point.family,
+        seeds=len(point.split.unique()) or None, reason=reason, **more,
+    )  # fmt: skip
+
+
+def summary_rows(curves: Curves, reach: Sequence[float] = (0.5, 0.9)) -> list[Row]:
+    """What can be quoted: the area under each family's curve, and the smallest width that reaches a recognition.
+
+        area = mean over coverages (trapezoids) of (object recognition - bag of concepts) / (ceiling - bag of concepts)
+
+    Points that aren't solid are left out. The interval resamples objects, the same ones at every coverage.
+    """
+    scorer, found, areas = _Scorer(curves), list[Row](), dict[str, float | None]()
+    for name in dict.fromkeys(point.family for point in curves.points):
+        row = _area(scorer, curves.of(name))
+        areas[name] = row.value
+        found.append(row)
+    widths = sorted(int(name[3:]) for name in areas if name.startswith("mlp") and name[3:].isdigit())
+    for wanted in reach if widths else ():
+        wide = [width for width in widths if (areas[f"mlp{width}"] or -1.0) >= wanted]
+        found.append(Row(
+            id="complexity.width", on="test", protocol=curves.settings.protocol, family=f"{wanted:g}",
+            value=float(wide[0]) if wide else None, seeds=None,
+            reason=None if wide else f"no width up to {widths[-1]} has an area of {wanted:g}",
+        ))  # fmt: skip
+    return found
+
+
+def _area(scorer: _Scorer, points: Sequence[Point]) -> Row:
+    curves = scorer.curves
+    base = Row(id="complexity.area", on="test", protocol=curves.settings.protocol, family=points[0].family,
+               bag_of_concepts=0.0, seeds=max(len(p.split.unique()) for p in points) or None)  # fmt: skip
+    ceilings = {point.coverage: point for point in curves.ceiling}
+    heights, draws, coverages = list[float](), list[Tensor](), list[float]()
+    for point in points:
+        if point.reason is not None or not point.solid or bool(point.outcomes["object"].isnan().all()):
+            continue
+        bag, top = scorer.level("bag_of_concepts", point), ceilings[point.coverage]
+        height = rescale(point.mean("object"), bag, top.mean("object"))
+        if height is None:
+            continue
+        level = scorer.levels["bag_of_concepts"][point.rows]
+        values, defined = scorer.outcome(point, "object")
+        ceiling, _ = scorer.outcome(top, "object")
+        upper = scorer.sums(point, (values - level) * defined, (ceiling - level) * defined)
+        heights.append(height)
+        draws.append(upper[0] / torch.where(upper[1].abs() > 1e-9, upper[1], torch.nan))
+        coverages.append(point.coverage)
+    if not heights:
+        return replace(base, reason="at no coverage is this family identified, fitted adequately and shown every value")
+    weights = torch.tensor(_trapezoids(coverages), dtype=torch.float64)
+    value = float(torch.tensor(heights, dtype=torch.float64) @ weights)
+    objects = int(scorer.objects[torch.cat([p.rows for p in points])].any(0).sum())
+    left_out = [f"{p.coverage:g}" for p in points if p.coverage not in coverages]
+    reason = f"coverages {', '.join(left_out)} left out" if left_out else None
+    if objects < MIN_OBJECTS:
+        return replace(base, value=value, objects=objects, reason=reason)
+    low, high = _ends((torch.stack(draws, dim=1) * weights).sum(1))
+    return replace(base, value=value, low=low, high=high, objects=objects, reason=reason)
+
+
+def _trapezoids(coverages: Sequence[float]) -> list[float]:
+    """Weights of the points of a curve, summing to one."""
+    if len(coverages) == 1:
+        return [1.0]
+    gaps = [b - a for a, b in pairwise(coverages)]
+    weights = [((gaps[i - 1] if i else 0.0) + (gaps[i] if i < len(gaps) else 0.0)) / 2 for i in range(len(coverages))]
+    return [weight / sum(weights) for weight in weights]
+
+
+def code_rows(embeddings: Embeddings, settings: ComplexitySettings) -> list[Row]:
+    """Bits per scene of each family, and how many fewer than the Gaussian baseline's, with intervals over objects."""
+    schedule = Schedule(steps=settings.curves.steps)
+    families = [family(one, schedule) if isinstance(one, str) else one for one in settings.coded]
+    try:
+        lengths = code_lengths(embeddings, families, settings.code)
+    except ValueError as error:
+        return [Row(id="complexity.bits", on="test", reason=str(error))]
+    base = lengths[0]
+    bootstrap = ObjectBootstrap(
+        embeddings.scenes.objects[base.rows], draws=settings.curves.draws, seed=settings.curves.seed
+    )
+    found = list[Row]()
+    for one in lengths:
+        for id, bits in (("bits", one.bits), ("bits_saved", base.bits - one.bits)):
+            if id == "bits_saved" and one is base:
+                continue
+            got = bootstrap.mean(bits)
+            found.append(Row(
+                id=f"complexity.{id}", on="test", family=one.family, value=got.value, low=got.low, high=got.high,
+                n=got.n, objects=got.objects, seeds=1, reason=got.reason,
+            ))  # fmt: skip
+    return found

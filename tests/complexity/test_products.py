@@ -1,0 +1,157 @@
+"""Product families against random products, and their gradients against autograd."""
+
+import pytest
+import torch
+
+from colligate.binding import GlobalProduct as GlobalOracle
+from colligate.binding import object_product, scene_table
+from colligate.complexity import factors as module
+from colligate.complexity.approximators import Data, additive_design, training_r2, value_columns
+from colligate.complexity.factors import Search, _Factors, _ObjectProblem, _SceneProblem, object_factors, times
+from colligate.complexity.products import CircularConvolution, GlobalProduct, ObjectProducts
+from colligate.embeddings import Embeddings
+from colligate.scenes.space import ConceptSpace, Scenes
+from colligate.scenes.splits import ByObject
+
+SPACE = ConceptSpace(color=6, shape=5)
+SCENES = SPACE.all_scenes(slots=2)
+HARD = Search(starts=24, screening=30, kept=4, steps=400)
+
+
+def data_of(vectors, scenes=SCENES) -> Data:
+    return Data.of(Embeddings(vectors.float(), scenes))
+
+
+@pytest.mark.parametrize("slots", [2, 3])
+def test_products_of_objects_carry_over_where_identified(slots):
+    scenes = SPACE.all_scenes(slots)[torch.arange(0, 30**slots, 1 if slots == 2 else 11)]
+    data = data_of(object_product(SPACE, slots, 5)(scenes.values), scenes)
+    split = ByObject(coverage=0.8).split(scenes, seed=0)
+    fitted = ObjectProducts(search=HARD).fit(data, [split], 0)[0]
+    assert fitted.identified
+    assert training_r2(data, fitted.rule, split.test) > 0.999
+
+
+def test_additive_plus_product_needs_twice_the_values_less_four_objects():
+    data = data_of(object_product(SPACE, 2, 5)(SCENES.values))
+    for coverage in (0.5, 0.8):
+        split = ByObject(coverage=coverage).split(SCENES, seed=0)
+        fitted = ObjectProducts(search=Search(starts=1, screening=1, kept=1, steps=1)).fit(data, [split], 0)[0]
+        assert split.objects is not None
+        # Values of both concepts, twice, less one for each gauge: a necessary number.
+        assert not fitted.identified or len(split.objects["fit"]) >= 2 * (6 + 5) - 4
+
+
+def test_a_global_product_is_found_by_its_own_family_alone():
+    rule = GlobalOracle(SPACE, 2, 4).double().requires_grad_(False)
+    rule.product.weight.copy_(torch.randn(rule.product.weight.shape, generator=torch.Generator().manual_seed(3)))
+    data = data_of(rule(SCENES.values))
+    split = ByObject(coverage=0.8).split(SCENES, seed=0)
+    own = GlobalProduct(search=HARD).fit(data, [split], 0)[0]
+    other = ObjectProducts(search=HARD).fit(data, [split], 0)[0]
+    assert own.identified
+    assert training_r2(data, own.rule, split.test) > 0.999
+    assert training_r2(data, other.rule, split.test) < 0.5
+
+
+def test_a_convolution_is_found_by_its_own_family_alone():
+    generator = torch.Generator().manual_seed(0)
+    tables = torch.randn(2, 11, 7, generator=generator, dtype=torch.float64)
+    columns = value_columns(SCENES, "shared")
+    spectra = [torch.fft.fft(tables[k][columns[:, k]]).prod(1) for k in range(2)]
+    data = data_of(torch.fft.ifft(spectra[0] + spectra[1]).real)
+    split = ByObject(coverage=0.8).split(SCENES, seed=0)
+    own = CircularConvolution(search=HARD).fit(data, [split], 0)[0]
+    other = ObjectProducts(search=HARD).fit(data, [split], 0)[0]
+    assert training_r2(data, own.rule, split.test) > 0.99
+    assert training_r2(data, other.rule, split.test) < 0.5
+
+
+def test_nothing_carries_over_from_memory():
+    data = data_of(scene_table(SPACE, 2, 8)(SCENES.values))
+    split = ByObject(coverage=0.7).split(SCENES, seed=0)
+    for family in (ObjectProducts(), GlobalProduct()):
+        assert training_r2(data, family.fit(data, [split], 0)[0].rule, split.test) < 0.05
+
+
+def test_together_equals_one_by_one():
+    data = data_of(object_product(SPACE, 2, 5)(SCENES.values))
+    splits = [ByObject(coverage=c).split(SCENES, seed=0) for c in (0.6, 0.8)]
+    together = ObjectProducts().fit(data, splits, 0)
+    for split, fitted in zip(splits, together, strict=True):
+        alone = ObjectProducts().fit(data, [split], 0)[0]
+        assert torch.allclose(alone.rule(SCENES), fitted.rule(SCENES), atol=1e-6)
+
+
+def test_shared_factors_know_no_slots():
+    data = data_of(object_product(SPACE, 2, 5)(SCENES.values))
+    split = ByObject(coverage=0.8).split(SCENES, seed=0)
+    for family in (ObjectProducts("shared"), GlobalProduct("shared")):
+        rule = family.fit(data, [split], 0)[0].rule
+        assert torch.allclose(rule(SCENES), rule(SCENES.twins()), atol=1e-5), family.name
+
+
+RAGGED = Scenes.join([SCENES, SPACE.all_scenes(1)])
+SPARSE = SPACE.all_scenes(3)[torch.arange(0, 27000, 131)]
+
+
+@pytest.mark.parametrize("scenes", [SCENES, SCENES[torch.arange(0, 900, 2)], RAGGED, SPARSE], ids=len)
+@pytest.mark.parametrize("positions", ["own", "shared"])
+def test_the_gradient_of_a_global_product_is_that_of_its_value(scenes, positions):
+    generator = torch.Generator().manual_seed(0)
+    factors = _Factors(11 * (scenes.slots if positions == "own" else 1), complex_numbers=False)
+    design = additive_design(scenes, positions)
+    project = torch.eye(len(scenes)).double() - design @ torch.linalg.pinv(design)
+    targets = (project @ torch.randn(len(scenes), 3, generator=generator).double()).float()
+    problem = _SceneProblem(scenes, targets, positions, factors, torch.full((3,), 1e-2))
+    parameters = torch.randn(3, factors.parameters, generator=generator)
+    exact = parameters.double().requires_grad_()
+    products = times(exact.T, value_columns(scenes, positions).flatten(1))
+    expected = (targets.double() - project @ products).square().mean(0) + 1e-2 * exact.square().sum(1)
+    expected.sum().backward()
+    members = torch.arange(3)
+    assert torch.allclose(problem.value(parameters, parameters, members).double(), expected, rtol=1e-3)
+    assert exact.grad is not None
+    scale = float(exact.grad.abs().max())
+    assert torch.allclose(problem.gradient(parameters, parameters, members).double(), exact.grad, atol=1e-4 * scale)
+
+
+@pytest.mark.parametrize("complex_numbers", [False, True])
+def test_the_gradient_of_object_products_is_that_of_its_value(complex_numbers):
+    generator = torch.Generator().manual_seed(0)
+    kind = torch.complex128 if complex_numbers else torch.float64
+    root = torch.randn(30, 30, generator=generator, dtype=torch.float64)
+    linear = torch.randn(30, 4, generator=generator, dtype=kind)
+    columns = value_columns(SPACE.scenes(torch.arange(30)[:, None]), "shared")[:, 0]
+    factors = _Factors(11, complex_numbers)
+    problem = _ObjectProblem((root @ root.T).to(kind), linear, columns, factors, torch.full((4,), 0.1).double())
+    parameters = torch.randn(4, factors.parameters, generator=generator, dtype=torch.float64).requires_grad_()
+    problem.value(parameters, parameters, torch.arange(4)).sum().backward()
+    assert parameters.grad is not None
+    gradient = problem.gradient(parameters.detach(), parameters.detach(), torch.arange(4))
+    assert torch.allclose(gradient, parameters.grad)
+
+
+def test_group_sums_say_what_the_scenes_say():
+    """The quadratic form in objects is the squared error over scenes after the additive part is taken out."""
+    generator = torch.Generator().manual_seed(1)
+    seen = {}
+
+    class Spy(_ObjectProblem):
+        def __init__(self, quadratic, linear, columns, factors, penalty):
+            super().__init__(quadratic, linear, columns, factors, penalty)
+            seen.update(quadratic=quadratic, linear=linear)
+
+    left = torch.randn(len(SCENES), 1, generator=generator, dtype=torch.float64)
+    design = additive_design(SCENES, "own")
+    project = torch.eye(len(SCENES)).double() - design @ torch.linalg.pinv(design)
+    left = project @ left
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_ObjectProblem", Spy)
+        object_factors(SCENES, left, 1.0, "own", generator, Search(starts=1, screening=1, kept=1, steps=1))
+    h = torch.randn(60, 1, generator=generator, dtype=torch.float64)
+    by_scene = h[SCENES.objects[:, 0]] + h[30 + SCENES.objects[:, 1]]
+    size = left.square().mean().sqrt()
+    direct = (project @ (left / size - by_scene)).square().mean()
+    form = 1 + (h * (seen["quadratic"] @ h - 2 * seen["linear"][:, :1])).sum()
+    assert torch.allclose(direct, form)
