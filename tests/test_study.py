@@ -6,6 +6,7 @@ import math
 import shlex
 from collections.abc import Callable
 from dataclasses import asdict, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,12 @@ from safetensors.torch import load_file, save_file
 
 from colligate.binding import object_table, scene_table
 from colligate.geometry.measurements import probe_rows
+from colligate.probes import ProbeSettings
 from colligate.records import COLUMNS, Row, read_record, read_table, table_bytes
 from colligate.scenes.captions import CaptionTemplate
 from colligate.scenes.space import ConceptSpace, Scenes
 from colligate.scenes.worlds import World, labels_bytes, load_world, render
-from colligate.study import BATTERIES, Study, StudyConfig, open_subject, reproduce, study
+from colligate.study import BATTERIES, CALLS, Study, StudyConfig, open_source, open_subject, reproduce, study
 
 SPACE = ConceptSpace(color=["red", "green", "blue"], shape=["cube", "ball", "cone"])
 PAIRS = SPACE.all_scenes(2)
@@ -28,10 +30,25 @@ SINGLES = SPACE.all_scenes(1)
 ALL = Scenes.join([PAIRS, SINGLES])
 DIM = 24
 
-DESIGNED = (
-    "id, on, protocol, concept, objects, coverage, family, seeds, value, low, high, n, chance, bag_of_concepts, "
-    "bag_of_concepts_strict, random_init, reason"
-).split(", ")
+DESIGNED = [
+    "id",
+    "on",
+    "protocol",
+    "concept",
+    "objects",
+    "coverage",
+    "family",
+    "seeds",
+    "value",
+    "low",
+    "high",
+    "n",
+    "chance",
+    "bag_of_concepts",
+    "bag_of_concepts_strict",
+    "random_init",
+    "reason",
+]
 
 
 @pytest.fixture(autouse=True)
@@ -80,8 +97,19 @@ def finished(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Study:
 
 
 def oracle_config(place: Path, **more: Any) -> StudyConfig:
-    given = {"embedder": f"oracle:object-table:{DIM}", "scenes": str(place / "all.csv"), "runs": place / "runs", **more}
+    given: dict[str, Any] = {
+        "embedder": f"oracle:object-table:{DIM}",
+        "scenes": str(place / "all.csv"),
+        "runs": place / "runs",
+        **more,
+    }
     return StudyConfig(**given)
+
+
+@pytest.fixture
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A whole study with the probes as its only battery."""
+    monkeypatch.setattr("colligate.study.BATTERIES", {"probes": probe_rows})
 
 
 def probe_study(**given: Any) -> Study:
@@ -149,7 +177,7 @@ def test_an_oracle_that_is_a_sum_over_objects_is_found_to_be_one(finished: Study
 
 def test_the_record_tells_what_was_done(finished: Study, place: Path):
     record = read_record(finished.folder)
-    assert record == json.loads(json.dumps(finished.record | {"schema": 1}))
+    assert record == json.loads(json.dumps({**finished.record, "schema": 1}))
     assert record["kind"] == "study"
     left_out = {"out", "store", "force", "online", "device"}
     assert set(record["config"]) == {field.name for field in fields(StudyConfig)} - left_out
@@ -216,7 +244,7 @@ def test_the_python_in_the_record_of_a_vectors_file_runs_too(place: Path):
     assert "from pathlib import Path" in done.record["python"]
 
 
-# ------------------------------------------------------------------------------------------ again: found, forced, reproduced
+# --------------------------------------------------------------------------------- again: found, forced, reproduced
 
 
 def test_the_same_call_finds_the_finished_run(finished: Study, place: Path, monkeypatch: pytest.MonkeyPatch):
@@ -226,9 +254,13 @@ def test_the_same_call_finds_the_finished_run(finished: Study, place: Path, monk
     monkeypatch.setattr("colligate.study.BATTERIES", dict.fromkeys(BATTERIES, never))
     again = study(oracle_config(place, out=place / "elsewhere.html"))
     assert again.found
-    assert (again.folder, again.rows, again.record) == (finished.folder, finished.rows, finished.record | {"schema": 1})
+    assert (again.folder, again.rows, again.record) == (
+        finished.folder,
+        finished.rows,
+        {**finished.record, "schema": 1},
+    )
     assert again.page == place / "elsewhere.html"
-    assert again.page.is_file()
+    assert (place / "elsewhere.html").is_file()
     with pytest.raises(AssertionError, match="measured again"):
         study(oracle_config(place, force=True))
 
@@ -277,6 +309,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     """The name of a run's folder, without measuring anything."""
     nothing = {"nothing": lambda subject: [subject.row("probe.concept", "test", value=0.0)]}
     monkeypatch.setattr("colligate.study.BATTERIES", nothing)
+    monkeypatch.setattr("colligate.study.replay_rows", lambda subject, edits: [])
     return lambda **given: study(StudyConfig(**given), only=("nothing",), page=False).folder.name
 
 
@@ -294,7 +327,7 @@ def test_the_key_follows_settings_and_not_where_things_are_written(key: Key, pla
 
 def test_the_key_follows_vectors_words_captions_and_the_given_split(key: Key, tmp_path: Path):
     labels, vectors = table_of(ALL, tmp_path / "labels.csv"), tmp_path / "vectors.npy"
-    given = {"embedder": str(vectors), "labels": labels, "runs": tmp_path / "runs"}
+    given: dict[str, Any] = {"embedder": str(vectors), "labels": labels, "runs": tmp_path / "runs"}
     np.save(vectors, vectors_of(ALL).numpy())
     keys = [key(**given)]
     assert key(**given) == keys[0]
@@ -369,9 +402,8 @@ def test_vectors_of_other_precision_are_studied_as_they_are(place: Path, tmp_pat
     save_file({"v": vectors_of(ALL).to(dtype)}, tmp_path / "v.safetensors")
     done = study(
         StudyConfig(embedder=str(tmp_path / "v.safetensors"), labels=place / "all.csv", runs=tmp_path),
-        only=("probes", "decomposition", "edits"), page=False,
+        only=("decomposition",), page=False,
     )  # fmt: skip
-    assert value(done.rows, "probe.concept", "test") == 1
     r2 = value(done.rows, "r2.object.least_squares", "test")
     assert r2 is not None
     assert r2 > 0.999
@@ -379,7 +411,7 @@ def test_vectors_of_other_precision_are_studied_as_they_are(place: Path, tmp_pat
 
 
 def test_normalised_vectors_are_asked_for_and_said(place: Path, tmp_path: Path):
-    given = {"embedder": str(place / "plain.npy"), "labels": place / "all.csv", "runs": tmp_path}
+    given: dict[str, Any] = {"embedder": str(place / "plain.npy"), "labels": place / "all.csv", "runs": tmp_path}
     subject = open_subject(StudyConfig(**given, normalize=True))
     assert subject.embeddings.vectors.norm(dim=1).allclose(torch.ones(81))
     assert probe_study(**given, normalize=True).record["inputs"]["model"]["normalized"] is True
@@ -399,10 +431,13 @@ def test_a_given_split_is_used_as_given(place: Path, tmp_path: Path):
     assert len(by_role.singles) == 9
 
 
-def test_the_paper_protocol_replays_an_edit_list(place: Path, tmp_path: Path, documented: Callable[[str], bool]):
+def test_the_paper_protocol_replays_an_edit_list(
+    place: Path, tmp_path: Path, documented: Callable[[str], bool], monkeypatch: pytest.MonkeyPatch
+):
     from colligate.geometry.interventions import concept_edits
     from colligate.geometry.replay import edit_list_bytes
 
+    monkeypatch.setattr("colligate.study.ProbeSettings", partial(ProbeSettings, paper_steps=50))
     edits = concept_edits(PAIRS, 0).draw(40, 0)
     (tmp_path / "edits.csv").write_bytes(edit_list_bytes(edits))
     given: dict[str, Any] = {"embedder": str(place / "plain.npy"), "labels": place / "all.csv", "runs": tmp_path}
@@ -424,9 +459,8 @@ def test_the_paper_protocol_replays_an_edit_list(place: Path, tmp_path: Path, do
 def full_study(scenes: Scenes, folder: Path, vectors: torch.Tensor | None = None) -> Study:
     save_file({"v": vectors_of(scenes) if vectors is None else vectors}, folder / "v.safetensors")
     labels = table_of(scenes, folder / "labels.csv")
-    given = {"embedder": str(folder / "v.safetensors"), "labels": labels, "runs": folder / "runs"}
-    only = ("probes", "decomposition", "edits", "removal", "information")
-    return study(StudyConfig(**given), only=only, page=False)
+    given: dict[str, Any] = {"embedder": str(folder / "v.safetensors"), "labels": labels, "runs": folder / "runs"}
+    return study(StudyConfig(**given), only=tuple(BATTERIES), page=False)
 
 
 def test_scenes_of_two_and_three_objects_are_studied_together(tmp_path: Path, documented: Callable[[str], bool]):
@@ -439,9 +473,11 @@ def test_scenes_of_two_and_three_objects_are_studied_together(tmp_path: Path, do
     assert value(done.rows, "probe.concept", "test") == 1
 
 
-def test_one_concept_is_enough_for_objects(tmp_path: Path, documented: Callable[[str], bool]):
-    from colligate.study import CALLS
-
+def test_one_concept_is_enough_for_objects(
+    tmp_path: Path, documented: Callable[[str], bool], monkeypatch: pytest.MonkeyPatch
+):
+    kept = {name: BATTERIES[name] for name in ("probes", "decomposition", "information")}
+    monkeypatch.setattr("colligate.study.BATTERIES", kept)
     space = ConceptSpace(letter=list("abcdefghi"))
     folder = tmp_path
     scenes = space.all_scenes(2)
@@ -472,6 +508,7 @@ def test_replicates_are_hits_of_each_other(tmp_path: Path):
     assert value(done.rows, "retrieval.object.least_squares.up_to_order", "all") == pytest.approx(1)
 
 
+@pytest.mark.usefixtures("brief")
 def test_a_zero_vector_spoils_only_the_normalised_numbers(place: Path, tmp_path: Path):
     vectors = vectors_of(ALL)
     vectors[5] = 0
@@ -509,10 +546,18 @@ def test_both_towers_of_a_model_are_studied_on_clevr2d(two_towers: Path, kind: s
     chosen = value(done.rows, "probe.concept", "test")
     assert chosen is not None
     assert probe_study(**given, tower=kind).found
-    other = "text" if kind == "picture" else None
-    assert (f"--tower {'picture'}" in " ".join(probe_study(**given, tower=other).record["notes"])) is (other is None)
 
 
+def test_the_text_tower_comes_first_and_the_other_is_pointed_out(two_towers: Path):
+    given: dict[str, Any] = {"embedder": f"hf:{two_towers}", "scenes": "clevr2d"}
+    chosen = open_source(StudyConfig(**given))
+    assert chosen.tower is not None
+    assert chosen.tower.kind == "text"
+    assert "study the other with --tower picture" in " ".join(chosen.notes)
+    assert "--tower" not in " ".join(open_source(StudyConfig(**given, tower="text")).notes)
+
+
+@pytest.mark.usefixtures("brief")
 def test_a_study_by_pictures_shows_them(two_towers: Path, tmp_path: Path, documented: Callable[[str], bool]):
     labels = render(load_world("clevr2d").subgrid(color=3, shape=2), tmp_path / "pictures")
     done = study(
@@ -523,22 +568,15 @@ def test_a_study_by_pictures_shows_them(two_towers: Path, tmp_path: Path, docume
     assert "data:image/png;base64," in done.page.read_text()
     depth = {row.family for row in done.rows if row.id == "probe.concept" and row.family}
     assert len(depth) >= 3
-    layers = study(
-        StudyConfig(
-            embedder=f"hf:{two_towers}", scenes=str(labels), tower="picture", runs=tmp_path / "runs", depth=False
-        ),
-        only=("probes",), page=False,
-    )  # fmt: skip
-    assert not any(row.family for row in layers.rows)
 
 
-def test_layer_and_normalisation_of_a_model_are_part_of_the_key_and_the_record(two_towers: Path, tmp_path: Path):
+def test_layer_pooling_and_normalisation_of_a_model_are_part_of_the_key(key: Key, two_towers: Path, tmp_path: Path):
     given: dict[str, Any] = {"embedder": f"hf:{two_towers}", "scenes": "clevr2d", "tower": "text", "runs": tmp_path}
-    plain, layer, unit = probe_study(**given), probe_study(**given, layer=1), probe_study(**given, normalize=True)
-    assert len({done.folder.name for done in (plain, layer, unit)}) == 3
-    assert plain.record["inputs"]["model"] != layer.record["inputs"]["model"]
+    changes = ({}, {"layer": 1}, {"normalize": True}, {"layer": 1, "pooling": "text=mean"})
+    assert len({key(**given, **change) for change in changes}) == len(changes)
 
 
+@pytest.mark.usefixtures("brief")
 def test_the_users_own_tower_is_studied(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     code = """
 import torch
@@ -557,11 +595,12 @@ def make():
 """
     (tmp_path / "my_embedder.py").write_text(code)
     monkeypatch.chdir(tmp_path)
-    given = oracle_config(place, embedder="my_embedder:make", runs=tmp_path / "runs")
-    done = study(given)
+    config = oracle_config(place, embedder="my_embedder:make", runs=tmp_path / "runs")
+    done = study(config)
     assert value(done.rows, "probe.concept", "test") is not None
     assert {row.family for row in done.rows if row.family and row.id == "probe.concept"} == {"only"}
-    assert all("only its author knows" in (row.reason or "") for row in done.rows if row.id == "r2.object.avg")
+    assert all(row.random_init is None for row in done.rows)
+    assert all(row.reason for row in done.rows if not row.family and not row.id.startswith("normalized."))
 
 
 # ------------------------------------------------------------------------------------------------------- wrong calls

@@ -7,6 +7,7 @@ colligate embed|render|check-model|check-data|report|reproduce|worlds
 
 import errno
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Generator, Sequence
@@ -32,6 +33,25 @@ MEASUREMENTS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and give its exit code: 0 done, 1 the work failed, 2 the call was wrong."""
     words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = _run(words)
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        _complain("Stopped. What was finished is kept; the same command goes on from there.")
+        return 1
+    except (ValueError, FileNotFoundError, ImportError) as error:
+        _complain(str(error))
+        return 2
+    except BrokenPipeError:  # the reader of a pipe has gone; nothing is wrong
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered goes nowhere
+        return 0
+    except OSError as error:
+        _complain(_of_disk(error))
+        return 1
+
+
+def _run(words: list[str]) -> int:
     verbs = _verbs()
     if not words or words[0] in ("-h", "--help"):
         _say(_help(verbs))
@@ -42,22 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _say(__version__)
         return 0
     if words[0] not in verbs:
-        _complain(f"There is no verb {words[0]!r}; choose one of {', '.join(verbs)}.")
-        return 2
-    try:
-        return verbs[words[0]][0](words[1:])
-    except KeyboardInterrupt:
-        _complain("Stopped. What was finished is kept; the same command goes on from there.")
-        return 1
-    except (ValueError, FileNotFoundError, ImportError) as error:
-        _complain(str(error))
-        return 2
-    except BrokenPipeError:  # the reader of a pipe has gone; nothing is wrong
-        sys.stdout = None
-        return 0
-    except OSError as error:
-        _complain(_of_disk(error))
-        return 1
+        raise ValueError(f"There is no verb {words[0]!r}; choose one of {', '.join(verbs)}.")
+    return verbs[words[0]][0](words[1:])
 
 
 def _of_disk(error: OSError) -> str:

@@ -187,7 +187,10 @@ def read_record(folder: Path) -> dict[str, Any]:
     path = folder / "record.json"
     if not path.is_file():
         raise ValueError(f"{folder} holds no record.json; it isn't a finished run.")
-    record = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path} is no JSON ({error.msg}, line {error.lineno}); run it again.") from None
     if record.get("schema") != SCHEMA:
         raise ValueError(f"{path} has schema {record.get('schema')!r}; this version reads {SCHEMA}. Run it again.")
     return record

@@ -194,7 +194,9 @@ def study(
     """
     unknown = [name for name in only or () if name not in BATTERIES]
     if unknown or only == ():
-        raise ValueError(f"{unknown[0] if unknown else 'Nothing'!r} can't be taken; choose among {', '.join(BATTERIES)}.")
+        raise ValueError(
+            f"{unknown[0] if unknown else 'Nothing'!r} can't be taken; choose among {', '.join(BATTERIES)}."
+        )
     if page and config.out is not None and config.out.is_dir():
         raise ValueError(f"{config.out} is a folder; name the page's file, such as {config.out / 'report.html'}.")
     clock = _Clock(report)
@@ -298,7 +300,7 @@ def open_subject(config: StudyConfig) -> Subject:
     Example:
         >>> subject = open_subject(StudyConfig(embedder="oracle:no-binding", scenes="clevr"))
         >>> len(subject.embeddings), len(subject.split.test)
-        (576, 116)
+        (576, 118)
     """
     source = open_source(config)
     return Subject.of(source.embeddings, _rule(config, source), _measuring(config))

@@ -19,6 +19,7 @@ from colligate.complexity.approximators import (
     value_columns,
 )
 from colligate.complexity.curves import CurveSettings, coverage_curve, family
+from colligate.complexity.networks import Schedule
 from colligate.embeddings import Embeddings
 from colligate.scenes.space import ConceptSpace, Scenes
 from colligate.scenes.splits import ByObject, Split
@@ -110,7 +111,7 @@ def test_rote_is_fitted_by_nothing():
     data = data_of(object_table(SPACE, 2, 24))
     split = ByObject(coverage=0.7).split(SCENES, seed=0)
     for name in ("additive", "object_product", "mlp64"):
-        fitted = family(name).fit(data, [split], 0)[0]
+        fitted = family(name, Schedule(steps=60, rates=(0.06,))).fit(data, [split], 0)[0]
         assert held_out(data, fitted, split) < 0.2, name
 
 

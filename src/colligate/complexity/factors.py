@@ -238,8 +238,12 @@ class _SceneProblem:
 
 
 def _search(
-    make: Callable[[Tensor], "_ObjectProblem | _SceneProblem"], factors: _Factors, axes: int,
-    generator: torch.Generator, search: Search, dtype: torch.dtype,
+    make: Callable[[Tensor], "_ObjectProblem | _SceneProblem"],
+    factors: _Factors,
+    axes: int,
+    generator: torch.Generator,
+    search: Search,
+    dtype: torch.dtype,
 ) -> Inexact[Tensor, "penalty column axis"]:
     """The best of several starts for each coordinate and penalty."""
     if not axes:
@@ -251,9 +255,7 @@ def _search(
     order = tried.values.nan_to_num(torch.inf).reshape(search.starts, axes).argsort(0)[: search.kept, :, None]
     kept = tried.parameters.unflatten(0, (search.starts, axes)).gather(0, order.expand(-1, -1, factors.parameters))
     problem = make(torch.tensor(PENALTIES, dtype=dtype).repeat_interleave(search.kept * axes))
-    best = minimise(
-        problem, kept.flatten(0, 1).repeat(len(PENALTIES), 1), max_steps=search.steps, tolerance=TOLERANCE
-    )
+    best = minimise(problem, kept.flatten(0, 1).repeat(len(PENALTIES), 1), max_steps=search.steps, tolerance=TOLERANCE)
     which = best.values.nan_to_num(torch.inf).reshape(len(PENALTIES), search.kept, axes).argmin(1)
     found = factors.read(best.parameters)
     found = found.reshape(len(found), len(PENALTIES), search.kept, axes).permute(1, 2, 0, 3)

@@ -183,8 +183,13 @@ def _point_rows(scorer: _Scorer, point: Point) -> Iterator[Row]:
         yield _row(curves, f"complexity.{id}", point, value=mean, reason=reason)
     by_split = torch.tensor(point.by_split("object"), dtype=torch.float64)
     spread = float(by_split.std()) if len(by_split) > 1 and not by_split.isnan().any() else None
-    yield _row(curves, "complexity.object.spread", point, value=spread, reason=None if spread is not None else
-               "a spread needs two splits that score objects")
+    yield _row(
+        curves,
+        "complexity.object.spread",
+        point,
+        value=spread,
+        reason=None if spread is not None else "a spread needs two splits that score objects",
+    )
 
 
 def unsound(point: Point) -> str | None:

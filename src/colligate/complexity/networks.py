@@ -114,8 +114,8 @@ class HiddenLayer:
 class ProductLayer:
     """Elementwise products of one vector per value, then a linear map.
 
-        x(s) = ( sum_k prod_c v[k, c, s[k, c]] ) W / sqrt(width)         within=True
-        x(s) = ( prod_k prod_c v[k, c, s[k, c]] ) W / sqrt(width)        within=False
+    x(s) = ( sum_k prod_c v[k, c, s[k, c]] ) W / sqrt(width)         within=True
+    x(s) = ( prod_k prod_c v[k, c, s[k, c]] ) W / sqrt(width)        within=False
     """
 
     width: int
@@ -361,14 +361,17 @@ def fit_networks(
         errors = list[tuple[float, float]]()
         for tried in schedule.rates:
             fresh = [replace(m, shuffler=generator_of(m.split, seed + 1)) for m in pilots]
-            error = sum(_train(_Stack(data, network, s, positions, seed), schedule, tried)
-                        for s in _stacks(fresh, schedule.batch, width))
+            error = sum(
+                _train(_Stack(data, network, s, positions, seed), schedule, tried)
+                for s in _stacks(fresh, schedule.batch, width)
+            )
             left = sum(m.share_left for m in fresh) / len(fresh)
             errors.append((error, left))
         least = min(error for error, _ in errors)
         # Among rates that do about as well on validation, the one that fits best.
-        rate = min((left, tried) for (error, left), tried in zip(errors, schedule.rates, strict=True)
-                   if error <= least + 0.02)[1]
+        rate = min(
+            (left, tried) for (error, left), tried in zip(errors, schedule.rates, strict=True) if error <= least + 0.02
+        )[1]
     for stacked in _stacks(members, schedule.batch, width):
         _train(_Stack(data, network, stacked, positions, seed), schedule, rate)
     return [_finished(network, data, member, positions, rate) for member in members]
@@ -463,9 +466,7 @@ class ProductHead:
 
     def fit(self, data: Data, splits: Sequence[Split], seed: int) -> list[Fitted]:
         """Train all splits together."""
-        return fit_networks(
-            ProductLayer(self.width, self.within), data, splits, self.schedule, self.positions, seed
-        )
+        return fit_networks(ProductLayer(self.width, self.within), data, splits, self.schedule, self.positions, seed)
 
 
 @dataclass(frozen=True)

@@ -50,10 +50,11 @@ def edit_rows(subject: Subject, *, ways: tuple[str, ...] | None = None, brief: b
     """
     settings, scenes = subject.settings, subject.scenes
     levels, found = RetrievalLevels.of(scenes), list[Row]()
+    budget = subject.affordable(settings.edit_budget)
     kinds: dict[str, Callable[[], Edits]] = {
         "" if c == 0 else f"{name}.": lambda c=c: concept_edits(scenes, c) for c, name in enumerate(scenes.space.names)
     }
-    kinds["object."] = lambda: object_edits(scenes, budget=settings.edit_budget, seed=settings.seed)
+    kinds["object."] = lambda: object_edits(scenes, budget=budget, seed=settings.seed)
     for prefix, listed in kinds.items():
         if brief and prefix:
             continue
@@ -61,7 +62,7 @@ def edit_rows(subject: Subject, *, ways: tuple[str, ...] | None = None, brief: b
         for on in ("all",) if brief else ("all", "fit", "test"):
             edits = every if on == "all" else every.within(subject.rows_on(on))
             edits, note = _with_known_parts(subject, edits, on)
-            edits = edits.draw(settings.edit_budget, settings.seed)
+            edits = edits.draw(budget, settings.seed)
             for row in _edit_rows(subject, edits, on, prefix, levels, ways, brief=brief):
                 found.append(replace(row, reason="; ".join(r for r in (row.reason, note) if r) or None))
     return found
@@ -140,7 +141,7 @@ def _interference_rows(
 ) -> Iterator[Row]:
     """Where the error of an edit lies, and where missed edits land, for pairs that share a value and for others."""
     score = Scorer(subject, "all", subject.scenes[edits.target], subject.scenes.objects[edits.base])
-    few = edits.draw(SAMPLE, subject.settings.seed)
+    few = edits.draw(subject.affordable(SAMPLE), subject.settings.seed)
     score_few = Scorer(subject, "all", subject.scenes[few.target], subject.scenes.objects[few.base])
     shared, shared_few = edits.shared.any(1), few.shared.any(1)
     for name, outcome in outcomes.items():
@@ -164,7 +165,7 @@ def replay_rows(subject: Subject, edits: Edits) -> list[Row]:
 
 
 def _strength_rows(subject: Subject, edits: Edits, levels: RetrievalLevels) -> Iterator[Row]:
-    edits = edits.draw(SAMPLE, subject.settings.seed)
+    edits = edits.draw(subject.affordable(SAMPLE), subject.settings.seed)
     if not len(edits):
         return
     score = Scorer(subject, "all", subject.scenes[edits.target], subject.scenes.objects[edits.base])

@@ -94,9 +94,10 @@ def _reconstruction(
         f"r2.{name}", (vectors - predicted).square().sum(1), squares_around(centres, vectors), chance=0.0
     )
     chosen = torch.arange(len(rows))
-    if len(rows) > subject.settings.retrieval_budget:
+    budget = subject.affordable(subject.settings.retrieval_budget)
+    if len(rows) > budget:
         generator = torch.Generator().manual_seed(subject.settings.seed)
-        chosen = torch.randperm(len(rows), generator=generator)[: subject.settings.retrieval_budget].sort().values
+        chosen = torch.randperm(len(rows), generator=generator)[:budget].sort().values
     hits = decomposition.retrieve(subject.embeddings, rows[chosen])
     part = score if len(chosen) == len(rows) else Scorer(subject, score.on, score.scenes[chosen])
     scored = rows[chosen]

@@ -20,6 +20,9 @@ from colligate.records import Row
 from colligate.scenes.space import Scenes
 from colligate.scenes.splits import Split, SplitRule
 
+MOST_SCORES = 100_000_000
+"""Scores of one retrieval: looked-up vectors times scenes."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
@@ -157,6 +160,10 @@ class Subject:
                 estimator=cast("Estimator", estimator), singles=self.singles,
             )  # fmt: skip
         return self._decompositions[key]
+
+    def affordable(self, budget: int) -> int:
+        """The budget of vectors to look up, cut so that their scores against all scenes stay below `MOST_SCORES`."""
+        return min(budget, max(500, MOST_SCORES // len(self.embeddings)))
 
     def rows_on(self, on: str) -> Int[Tensor, " row"]:
         """Rows that are scored."""

@@ -1,0 +1,96 @@
+"""Code lengths of embedders whose simplest rule is known."""
+
+import math
+
+import pytest
+import torch
+
+from colligate.binding import no_binding, object_product, scene_table
+from colligate.complexity.approximators import Additive
+from colligate.complexity.code_length import NARROWEST, START, CodeSettings, Gaussian, _code, _stages, code_lengths
+from colligate.complexity.factors import Search
+from colligate.complexity.products import ObjectProducts
+from colligate.embeddings import Embeddings
+from colligate.scenes.space import ConceptSpace
+
+SPACE = ConceptSpace(color=8, shape=8)
+SCENES = SPACE.all_scenes(slots=2)[torch.randperm(4096, generator=torch.Generator().manual_seed(0))[:2048]]
+HARD = ObjectProducts(search=Search(starts=24, screening=30, kept=4, steps=300))
+
+
+def bits(rule, *families, scenes=SCENES) -> dict[str, float]:
+    found = code_lengths(Embeddings(rule(scenes.values).float(), scenes), families)
+    assert all(bool((one.bits >= 0).all()) for one in found)
+    return {one.family: one.per_scene for one in found}
+
+
+def test_a_bag_needs_few_bits_under_a_sum():
+    found = bits(no_binding(SPACE, 2, 24), Additive())
+    assert found["additive"] < 0.5 * found["gaussian"]
+
+
+def test_a_product_needs_far_fewer_bits_under_products_than_under_a_sum():
+    space = ConceptSpace(color=12, shape=8)
+    scenes = space.all_scenes(2)[torch.randperm(96**2, generator=torch.Generator().manual_seed(0))[:4000]]
+    found = bits(object_product(space, 2, 6), Additive(), HARD, scenes=scenes)
+    assert found["object_product"] < 0.65 * found["additive"]
+    assert found["additive"] > 0.9 * found["gaussian"]
+
+
+def test_memory_gains_nothing_under_any_rule():
+    found = bits(scene_table(SPACE, 2, 6), Additive(), HARD)
+    assert found["additive"] > found["gaussian"]
+    assert found["object_product"] > found["gaussian"]
+
+
+def test_bits_are_those_of_a_normal_density_at_the_precision():
+    generator = torch.Generator().manual_seed(0)
+    noise = 3 * torch.randn(4000, 2, generator=generator, dtype=torch.float64)
+    found = _code(noise, torch.full((2,), 9.0), delta=0.01)
+    entropy = 2 * (0.5 * math.log2(2 * math.pi * math.e * 9) - math.log2(0.01))
+    assert float(found.mean()) == pytest.approx(entropy, abs=0.1)
+
+
+def test_the_variance_of_a_scene_is_that_of_the_scenes_before_it():
+    residuals = torch.tensor([[1.0], [2.0], [5.0]], dtype=torch.float64)
+    found = _code(residuals, torch.tensor([4.0], dtype=torch.float64), delta=1e-6)
+    for i, variance in enumerate([4.0, (START * 4 + 1) / (START + 1), (START * 4 + 5) / (START + 2)]):
+        density = torch.distributions.Normal(0.0, variance**0.5).log_prob(residuals[i, 0])
+        assert float(found[i]) == pytest.approx(-(float(density) + math.log(1e-6)) / math.log(2), rel=1e-6)
+
+
+def test_the_densities_of_all_cells_sum_to_one():
+    cells = torch.arange(-50, 51, dtype=torch.float64)
+    density = torch.exp(-0.5 * (cells / NARROWEST) ** 2) / (NARROWEST * math.sqrt(2 * math.pi))
+    assert float(density.sum()) == pytest.approx(1, abs=2e-3)
+
+
+def test_every_scene_is_coded_after_what_it_is_coded_by():
+    splits, stages = _stages(SCENES, CodeSettings(blocks=4))
+    coded = torch.cat([split.test for split in splits])
+    assert len(coded) == len(coded.unique()) == sum(map(len, stages))
+    shown = torch.zeros(0, dtype=torch.int64)
+    for split in splits:
+        assert split.objects is not None
+        before = torch.cat([split.objects["fit"], split.objects["validation"]])
+        new = split.objects["test"]
+        assert not torch.isin(new, before).any()
+        assert torch.isin(SCENES.objects[split.test], new).any(1).all()
+        assert torch.isin(SCENES.objects[split.test], torch.cat([before, new])).all()
+        assert torch.isin(SCENES.objects[split.fit], split.objects["fit"]).all()
+        assert torch.isin(shown, before).all()
+        shown = new
+
+
+def test_the_order_is_one_for_all_families():
+    embeddings = Embeddings(no_binding(SPACE, 2, 8)(SCENES.values).float(), SCENES)
+    first, second = code_lengths(embeddings, [Additive()])
+    assert torch.equal(first.rows, second.rows)
+    assert first.family == Gaussian().name
+
+
+def test_too_few_objects_are_refused():
+    small = ConceptSpace(color=3, shape=3).all_scenes(2)
+    embeddings = Embeddings(no_binding(small.space, 2, 8)(small.values).float(), small)
+    with pytest.raises(ValueError, match="9 objects can't be revealed in 8 blocks"):
+        code_lengths(embeddings, [Additive()])

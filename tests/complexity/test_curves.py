@@ -1,0 +1,200 @@
+"""Coverage curves and their rows, on embedders whose answer is known."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from colligate.binding import no_binding, object_product, object_table, scene_table
+from colligate.complexity.approximators import Additive, Fitted
+from colligate.complexity.curves import OUTCOMES, CurveSettings, Readers, coverage_curve, family
+from colligate.complexity.measurements import ComplexitySettings, complexity_rows, curve_rows, summary_rows
+from colligate.complexity.networks import MLP
+from colligate.embeddings import Embeddings
+from colligate.probes import ProbeSettings
+from colligate.scenes.space import ConceptSpace, Scenes
+
+SPACE = ConceptSpace(color=6, shape=6)
+SCENES = SPACE.all_scenes(slots=2)
+PROBES = ProbeSettings(strengths=(1e-4,))
+
+
+def settings(*families, **more) -> CurveSettings:
+    given = {"coverages": (0.5, 0.8), "pooled": 2, "folds": 2, "seeds": 2, "probes": PROBES} | more
+    return replace(CurveSettings(families=families), **given)
+
+
+def embed(rule, scenes=SCENES) -> Embeddings:
+    return Embeddings(rule(scenes.values).float(), scenes)
+
+
+def number(given: float | None) -> float:
+    assert given is not None
+    return given
+
+
+@pytest.fixture(scope="module")
+def product():
+    return coverage_curve(embed(object_product(SPACE, 2, 48)), settings("additive", "object_product", "mlp64"))
+
+
+def test_a_product_is_read_from_its_own_family_on_unseen_objects(product):
+    high = {point.family: point for point in product.points if point.coverage == 0.8}
+    assert high["object_product"].r2 > 0.95
+    assert high["object_product"].mean("object.swap") > 0.9
+    assert high["additive"].mean("object.swap") < 0.7
+    assert high["additive"].r2 < 0.5
+
+
+def test_points_say_where_they_may_not_be_read(product):
+    for point in product.points:
+        if point.family == "additive":
+            assert point.identified == (True,) * 2
+        if point.family == "object_product":
+            # additive plus product needs at least 2 (6 + 6) - 4 = 20 objects, and 0.5 of 36 is 18
+            assert point.identified == (point.coverage == 0.8,) * 2
+            assert point.solid == (point.coverage == 0.8)
+        if point.family == "mlp64":
+            assert point.identified == (None,) * 2
+        assert all(point.adequate)
+        assert all(point.seen)
+
+
+def test_the_ceiling_is_what_probes_read_from_the_vectors_themselves(product):
+    for point in product.ceiling:
+        assert point.r2 == 1
+        assert point.mean("retrieval.up_to_order") == 1
+        assert point.mean("object") > 0.9
+
+
+def test_only_scenes_of_held_out_objects_are_scored(product):
+    per_split = {0.5: (36 - 18) - 5, 0.8: (36 - 28) - 2}
+    for point in product.points:
+        for i in range(2):
+            rows = point.rows[point.split == i]
+            objects = SCENES.objects[rows].unique()
+            assert len(objects) == per_split[point.coverage]
+            assert len(rows) == len(objects) ** 2
+
+
+def test_a_bag_is_fitted_exactly_and_memory_by_nothing():
+    chosen = settings("additive", "mlp64", coverages=(0.8,), seeds=1, pooled=1)
+    bag = coverage_curve(embed(no_binding(SPACE, 2, 48)), chosen).points
+    assert all(point.r2 > 0.999 for point in bag)
+    for rule in (object_table(SPACE, 2, 48), scene_table(SPACE, 2, 48)):
+        for point in coverage_curve(embed(rule), chosen).points:
+            assert point.r2 < 0.1
+            assert point.mean("object") < 0.3
+
+
+class Lazy(MLP):
+    """Contains the sum, and doesn't reach it."""
+
+    def fit(self, data, splits, seed):
+        return [Fitted(lambda scenes: torch.zeros(len(scenes), data.targets.shape[1])) for _ in splits]
+
+
+def test_a_fit_below_what_its_family_contains_is_not_adequate():
+    curves = coverage_curve(embed(no_binding(SPACE, 2, 48)), settings(Additive(), Lazy(64), coverages=(0.8,)))
+    sums, lazy = curves.points
+    assert sums.solid
+    assert not any(lazy.adequate)
+    rows = [row for row in curve_rows(curves) if row.family == "mlp64"]
+    assert any("not fitted as well as the family can be in 2 of 2 splits" in (row.reason or "") for row in rows)
+    area = {row.family: row for row in summary_rows(curves) if row.id == "complexity.area"}["mlp64"]
+    assert area.value is None
+    assert area.reason is not None
+
+
+def test_rows_carry_levels_intervals_and_seeds(product):
+    rows = curve_rows(product)
+    found = [row for row in rows if row.id == "complexity.object" and row.coverage == 0.5]
+    assert {row.family for row in found} == {"additive", "object_product", "mlp64"}
+    for row in found:
+        assert row.seeds == 2
+        assert number(row.low) <= number(row.value) <= number(row.high)
+        levels = (row.chance, row.bag_of_concepts_strict, row.bag_of_concepts)
+        assert 0 < number(levels[0]) < number(levels[1]) < number(levels[2]) < 1
+    spread = next(row for row in rows if row.id == "complexity.object.spread")
+    by_split = torch.tensor(product.points[0].by_split("object"), dtype=torch.float64)
+    assert spread.value == pytest.approx(float(by_split.std()))
+
+
+def test_the_area_is_the_rescaled_mean_of_solid_points(product):
+    areas = {row.family: row for row in summary_rows(product) if row.id == "complexity.area"}
+    assert areas["object_product"].reason == "coverages 0.5 left out"
+    own = areas["object_product"]
+    assert number(own.low) <= number(own.value) <= number(own.high)
+    assert number(own.value) > 0.8
+    assert number(areas["additive"].value) < 0.3
+    width = next(row for row in summary_rows(product, (-9.0,)) if row.id == "complexity.width")
+    assert width.value == 64
+
+
+def test_a_value_never_shown_is_said():
+    rows = complexity_rows(
+        embed(no_binding(SPACE, 2, 48)), ComplexitySettings(curves=settings("additive", coverages=(0.1,)), coded=())
+    )
+    assert any("a value never shown in 2 of 2 splits" in (row.reason or "") for row in rows)
+    assert next(row for row in rows if row.id == "complexity.values_seen").value == 0
+
+
+def test_too_few_objects_for_a_coverage_say_so_and_leave_the_others():
+    small = ConceptSpace(color=2, shape=3)
+    curves = coverage_curve(embed(no_binding(small, 2, 24), small.all_scenes(2)), settings(
+        "additive", coverages=(0.1, 0.6), pooled=1))  # fmt: skip
+    empty = next(point for point in curves.points if point.coverage == 0.1)
+    assert empty.reason is not None
+    assert "needs at least 1" in empty.reason
+    assert any(row.reason == empty.reason and row.value is None for row in curve_rows(curves))
+
+
+def test_what_cant_be_measured_is_refused():
+    with pytest.raises(ValueError, match="single object"):
+        coverage_curve(embed(no_binding(SPACE, 1, 8), SPACE.all_scenes(1)), settings("additive"))
+    with pytest.raises(ValueError, match="equal"):
+        coverage_curve(Embeddings(torch.ones(len(SCENES), 4), SCENES), settings("additive"))
+    with pytest.raises(ValueError, match="listed twice"):
+        coverage_curve(embed(no_binding(SPACE, 2, 8)), settings("additive", "additive"))
+
+
+@pytest.mark.parametrize("name", ["mlp", "mlp0", "tree", "bilinearx", "additive.own"])
+def test_unknown_families_are_refused(name):
+    with pytest.raises(ValueError, match="No family"):
+        family(name)
+
+
+def test_families_of_your_own_are_found_by_name():
+    assert family("colligate.complexity.approximators:Additive") == Additive()
+    with pytest.raises(ValueError, match=r"package\.module:factory"):
+        family("no.such.module:thing")
+    with pytest.raises(ValueError, match="lacks"):
+        family("builtins:dict")
+
+
+@pytest.mark.parametrize("slots", [3])
+def test_three_slots_and_ragged_scenes(slots):
+    small = ConceptSpace(color=5, shape=4)
+    three = small.sample_scenes(1200, slots, generator=torch.Generator().manual_seed(0))
+    scenes = Scenes.join([three, small.all_scenes(2), small.all_scenes(1)])
+    embeddings = embed(object_product(small, slots, 12), scenes)
+    names = ("additive", "object_product", "mlp64")
+    curves = coverage_curve(embeddings, settings(*names, coverages=(0.8,), seeds=1, pooled=1))
+    assert len(curves.embeddings) == len(scenes) - 20
+    for point in curves.points:
+        assert all(not point.outcomes[name].isinf().any() for name in OUTCOMES)
+    assert {point.family: point.r2 for point in curves.points}["object_product"] > 0.5
+
+
+def test_given_probes_read_every_scene():
+    embeddings = embed(object_product(SPACE, 2, 48))
+    crossed = Readers.crossed(embeddings, settings())
+    same = Readers.same(crossed.probes[0], SCENES)
+    rows = torch.arange(len(SCENES))
+    assert torch.equal(same.scores(embeddings.vectors, rows), crossed.probes[0].scores(embeddings.vectors))
+    own = crossed.scores(embeddings.vectors, rows)
+    for k in range(2):
+        members = crossed.fold == k
+        assert torch.allclose(own[members], crossed.probes[k].scores(embeddings.vectors[members]), atol=1e-4)
+    twins = SCENES.rows_of(SCENES.twins())
+    assert torch.equal(crossed.fold, crossed.fold[twins])
