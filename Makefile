@@ -11,6 +11,10 @@ PIP_ARGS ?=
 PYTEST_ARGS ?=
 PIP_INSTALL = $(BIN)/python -m pip install --disable-pip-version-check $(PIP_ARGS)
 
+# Threads that wait for each other must not spin: on a machine that does other work too, spinning costs tenfold.
+OMP_WAIT_POLICY ?= PASSIVE
+export OMP_WAIT_POLICY
+
 .PHONY: help demo test test-long bench lint lint-style lint-format lint-imports lint-types format
 .DEFAULT_GOAL := help
 
