@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[1]
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TRANSFORMERS_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests are small: threads that wait for each other cost tenfold
 
 settings.register_profile("repeatable", derandomize=True, database=None, deadline=None, max_examples=40)
 settings.load_profile("repeatable")
