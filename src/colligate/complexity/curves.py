@@ -46,7 +46,7 @@ class CurveSettings:
     """`strict`: chosen on validation objects. `paper`: the authors' recipe, chosen on test."""
     steps: int = 120
     """Gradient steps of the families that take them (strict); 4,000 under `paper`."""
-    folds: int = 4
+    folds: int = 2
     """Parts of the scenes in turn kept from the probes, which then score them."""
     probes: ProbeSettings = field(default_factory=ProbeSettings)
     """How probes are fitted."""
@@ -157,9 +157,11 @@ class Readers:
             unseen = occurring & ~scenes[split.fit].contains_objects().any(0)
             if unseen.any():
                 reason = f"a fold of scenes shows {int((occurring & ~unseen).sum())} of {int(occurring.sum())} objects"
+        probe_settings = replace(settings.probes, objects=settings.probes.objects and reason is None)
         for split in splits:
-            probe_settings = replace(settings.probes, objects=settings.probes.objects and reason is None)
             found.append(fit_probes(embeddings, split, probe_settings))
+            # The strengths that the first fold chooses serve the others.
+            probe_settings = replace(probe_settings, strengths=tuple(sorted(set(found[0].strengths.values()))))
         return cls(tuple(found), fold, reason)
 
     def scores(self, vectors: Float[Tensor, "row dim"], rows: Int[Tensor, " row"]) -> Float[Tensor, "row query"]:

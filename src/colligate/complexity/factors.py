@@ -6,7 +6,7 @@ over objects: the cost of a step doesn't depend on how many scenes there are.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float, Inexact, Int
@@ -19,6 +19,9 @@ from colligate.scenes.space import Scenes
 
 PENALTIES = (1e-6, 1e-3)
 """Weights of the penalty on the factors' squares that are tried, the first as good as none."""
+SOLVED, RULED = 3e-4, 1e-2
+"""What a coordinate that follows the rule may leave, as a share; what most must leave at most for others to be tried
+again, if they leave ten times as much."""
 TOLERANCE = 1e-4
 """Of the search; see `fitting.minimise`."""
 NUMBERS_AT_ONCE = 20_000_000
@@ -28,13 +31,13 @@ NUMBERS_AT_ONCE = 20_000_000
 class Search:
     """How hard factors are searched for."""
 
-    starts: int = 16
+    starts: int = 8
     """Random starts of each coordinate."""
     screening: int = 25
     """L-BFGS steps that all of them take."""
-    kept: int = 4
+    kept: int = 1
     """How many of each coordinate go on, under every penalty."""
-    steps: int = 200
+    steps: int = 100
     """Most steps that those take."""
 
 
@@ -237,29 +240,52 @@ class _SceneProblem:
         return self.factors.write(found) + 2 * self.penalty[members, None] * state
 
 
+Make = Callable[[Tensor, Tensor], "_ObjectProblem | _SceneProblem"]
+"""Coordinate of every member, its penalty -> the stacked problem."""
+
+
 def _search(
-    make: Callable[[Tensor], "_ObjectProblem | _SceneProblem"],
-    factors: _Factors,
-    axes: int,
-    generator: torch.Generator,
-    search: Search,
-    dtype: torch.dtype,
+    make: Make, factors: _Factors, coordinates: int, generator: torch.Generator, search: Search
 ) -> Inexact[Tensor, "penalty column axis"]:
-    """The best of several starts for each coordinate and penalty."""
-    if not axes:
-        return torch.zeros(len(PENALTIES), factors.columns, 0, dtype=dtype)
-    start = torch.randn(search.starts * axes, factors.parameters, generator=generator, dtype=dtype)
-    start = start * (0.5 if factors.complex else 0.7)
-    problem = make(torch.full((search.starts * axes,), PENALTIES[0], dtype=dtype))
+    """The best of several starts for each coordinate and penalty.
+
+    Where most coordinates turn out to follow the rule, those that don't were caught in local minima and are searched
+    again, from more starts.
+    """
+    every = torch.arange(coordinates)
+    if not coordinates:
+        return factors.read(torch.zeros(0, factors.parameters))[None].repeat(len(PENALTIES), 1, 1)
+    found, values = _descend(make, factors, every, generator, search)
+    for more in (4, 16):
+        usual = values[0].median()
+        caught = (values[0] > (10 * usual).clamp(min=SOLVED)).nonzero()[:, 0]
+        if not len(caught) or usual > RULED:
+            break
+        harder = replace(search, starts=search.starts * more)
+        again, lower = _descend(make, factors, every[caught], generator, harder)
+        better = lower < values[:, caught]
+        found[:, :, caught] = torch.where(better[:, None], again, found[:, :, caught])
+        values[:, caught] = torch.where(better, lower, values[:, caught])
+    return found
+
+
+def _descend(
+    make: Make, factors: _Factors, which: Int[Tensor, " axis"], generator: torch.Generator, search: Search
+) -> tuple[Inexact[Tensor, "penalty column axis"], Float[Tensor, "penalty axis"]]:
+    """Search these coordinates once: factors, and what they leave."""
+    axes, starts, kept, size = len(which), search.starts, search.kept, factors.parameters
+    start = torch.randn(starts * axes, size, generator=generator) * (0.5 if factors.complex else 0.7)
+    problem = make(which.repeat(starts), torch.full((starts * axes,), PENALTIES[0]))
     tried = minimise(problem, start, max_steps=search.screening, tolerance=TOLERANCE)
-    order = tried.values.nan_to_num(torch.inf).reshape(search.starts, axes).argsort(0)[: search.kept, :, None]
-    kept = tried.parameters.unflatten(0, (search.starts, axes)).gather(0, order.expand(-1, -1, factors.parameters))
-    problem = make(torch.tensor(PENALTIES, dtype=dtype).repeat_interleave(search.kept * axes))
-    best = minimise(problem, kept.flatten(0, 1).repeat(len(PENALTIES), 1), max_steps=search.steps, tolerance=TOLERANCE)
-    which = best.values.nan_to_num(torch.inf).reshape(len(PENALTIES), search.kept, axes).argmin(1)
+    order = tried.values.nan_to_num(torch.inf).reshape(starts, axes).argsort(0)[:kept, :, None]
+    going = tried.parameters.unflatten(0, (starts, axes)).gather(0, order.expand(-1, -1, size)).flatten(0, 1)
+    penalties = torch.tensor(PENALTIES).repeat_interleave(kept * axes)
+    problem = make(which.repeat(kept * len(PENALTIES)), penalties)
+    best = minimise(problem, going.repeat(len(PENALTIES), 1), max_steps=search.steps, tolerance=TOLERANCE)
+    values, first = best.values.nan_to_num(torch.inf).reshape(len(PENALTIES), kept, axes).min(1)
     found = factors.read(best.parameters)
-    found = found.reshape(len(found), len(PENALTIES), search.kept, axes).permute(1, 2, 0, 3)
-    return found.gather(1, which[:, None, None].expand(-1, 1, found.shape[2], -1))[:, 0]
+    found = found.reshape(len(found), len(PENALTIES), kept, axes).permute(1, 2, 0, 3)
+    return found.gather(1, first[:, None, None].expand(-1, 1, found.shape[2], -1))[:, 0], values
 
 
 def object_factors(
@@ -291,11 +317,13 @@ def object_factors(
         columns = columns + (used // space.num_objects * sum(space.sizes))[:, None]
     factors = _Factors(num_columns(scenes, positions), left.is_complex())
 
-    def make(penalty: Tensor) -> _ObjectProblem:
-        repeated = linear.repeat(1, len(penalty) // linear.shape[1])
-        return _ObjectProblem(quadratic.to(linear.dtype), repeated, columns, factors, penalty)
+    narrow = torch.complex64 if left.is_complex() else torch.float32
+    linear, quadratic = linear.to(narrow), quadratic.to(narrow)
 
-    found = _search(make, factors, linear.shape[1], generator, search, torch.float64)
+    def make(which: Tensor, penalty: Tensor) -> _ObjectProblem:
+        return _ObjectProblem(quadratic, linear[:, which], columns, factors, penalty)
+
+    found = _search(make, factors, linear.shape[1], generator, search)
     return _whole(found, live, columns), size
 
 
@@ -310,11 +338,10 @@ def scene_factors(
     step = max(1, NUMBERS_AT_ONCE // (len(scenes) * search.starts))
     for block in scaled.split(step, dim=1) if scaled.shape[1] else ():
 
-        def make(penalty: Tensor, block: Tensor = block) -> _SceneProblem:
-            repeated = block.repeat(1, len(penalty) // block.shape[1])
-            return _SceneProblem(scenes, repeated, positions, factors, penalty)
+        def make(which: Tensor, penalty: Tensor, block: Tensor = block) -> _SceneProblem:
+            return _SceneProblem(scenes, block[:, which], positions, factors, penalty)
 
-        found.append(_search(make, factors, block.shape[1], generator, search, torch.float32))
+        found.append(_search(make, factors, block.shape[1], generator, search))
     columns = value_columns(scenes, positions)
     return _whole(torch.cat(found, dim=2), live, columns[columns >= 0]), size
 

@@ -191,7 +191,7 @@ class GlobalProduct:
     """
 
     positions: Positions = "own"
-    search: Search = field(default_factory=lambda: Search(starts=4, screening=10, kept=1, steps=60))
+    search: Search = field(default_factory=lambda: Search(starts=4, screening=10, kept=1, steps=40))
 
     @property
     def name(self) -> str:
