@@ -173,7 +173,6 @@ def test_a_wrong_option_is_named(call: Call, words: list[str], named: str):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["probe", ORACLE], "--scenes text20x20"),
         (["probe", ORACLE, "--scenes", "mars"], "No world is called 'mars'"),
         (["probe", "oracle:guess", "--scenes", "clevr"], "No oracle is called 'guess'"),
         (["probe", "gpt", "--scenes", "clevr"], "'gpt' names no embedder"),

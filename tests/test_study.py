@@ -22,7 +22,8 @@ from colligate.records import COLUMNS, Row, read_record, read_table, table_bytes
 from colligate.scenes.captions import CaptionTemplate
 from colligate.scenes.space import ConceptSpace, Scenes
 from colligate.scenes.worlds import World, labels_bytes, load_world, render
-from colligate.study import BATTERIES, CALLS, Study, StudyConfig, open_source, open_subject, reproduce, study
+from colligate.study import BATTERIES, Study, StudyConfig, open_source, open_subject, reproduce, study
+from colligate.study.provenance import CALLS
 
 SPACE = ConceptSpace(color=["red", "green", "blue"], shape=["cube", "ball", "cone"])
 PAIRS = SPACE.all_scenes(2)
@@ -109,7 +110,7 @@ def oracle_config(place: Path, **more: Any) -> StudyConfig:
 @pytest.fixture
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     """A whole study with the probes as its only battery."""
-    monkeypatch.setattr("colligate.study.BATTERIES", {"probes": probe_rows})
+    monkeypatch.setattr("colligate.study.battery.BATTERIES", {"probes": probe_rows})
 
 
 def probe_study(**given: Any) -> Study:
@@ -251,7 +252,7 @@ def test_the_same_call_finds_the_finished_run(finished: Study, place: Path, monk
     def never(subject: Any) -> list[Row]:
         raise AssertionError("a finished run was measured again")
 
-    monkeypatch.setattr("colligate.study.BATTERIES", dict.fromkeys(BATTERIES, never))
+    monkeypatch.setattr("colligate.study.battery.BATTERIES", dict.fromkeys(BATTERIES, never))
     again = study(oracle_config(place, out=place / "elsewhere.html"))
     assert again.found
     assert (again.folder, again.rows, again.record) == (
@@ -291,7 +292,7 @@ def test_an_interrupted_run_does_not_count_as_finished(place: Path, tmp_path: Pa
         raise KeyboardInterrupt
 
     config = oracle_config(place, runs=tmp_path)
-    monkeypatch.setattr("colligate.study.BATTERIES", {"probes": broken})
+    monkeypatch.setattr("colligate.study.battery.BATTERIES", {"probes": broken})
     with pytest.raises(KeyboardInterrupt):
         study(config, only=("probes",), page=False)
     monkeypatch.undo()
@@ -308,8 +309,8 @@ def test_an_interrupted_run_does_not_count_as_finished(place: Path, tmp_path: Pa
 def key(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     """The name of a run's folder, without measuring anything."""
     nothing = {"nothing": lambda subject: [subject.row("probe.concept", "test", value=0.0)]}
-    monkeypatch.setattr("colligate.study.BATTERIES", nothing)
-    monkeypatch.setattr("colligate.study.replay_rows", lambda subject, edits: [])
+    monkeypatch.setattr("colligate.study.battery.BATTERIES", nothing)
+    monkeypatch.setattr("colligate.study.battery.replay_rows", lambda subject, edits: [])
     return lambda **given: study(StudyConfig(**given), only=("nothing",), page=False).folder.name
 
 
@@ -437,7 +438,7 @@ def test_the_paper_protocol_replays_an_edit_list(
     from colligate.geometry.interventions import concept_edits
     from colligate.geometry.replay import edit_list_bytes
 
-    monkeypatch.setattr("colligate.study.ProbeSettings", partial(ProbeSettings, paper_steps=50))
+    monkeypatch.setattr("colligate.study.battery.ProbeSettings", partial(ProbeSettings, paper_steps=50))
     edits = concept_edits(PAIRS, 0).draw(40, 0)
     (tmp_path / "edits.csv").write_bytes(edit_list_bytes(edits))
     given: dict[str, Any] = {"embedder": str(place / "plain.npy"), "labels": place / "all.csv", "runs": tmp_path}
@@ -477,7 +478,7 @@ def test_one_concept_is_enough_for_objects(
     tmp_path: Path, documented: Callable[[str], bool], monkeypatch: pytest.MonkeyPatch
 ):
     kept = {name: BATTERIES[name] for name in ("probes", "decomposition", "information")}
-    monkeypatch.setattr("colligate.study.BATTERIES", kept)
+    monkeypatch.setattr("colligate.study.battery.BATTERIES", kept)
     space = ConceptSpace(letter=list("abcdefghi"))
     folder = tmp_path
     scenes = space.all_scenes(2)
@@ -617,10 +618,9 @@ def test_what_can_not_be_taken_is_refused(place: Path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"scenes": ""}, "--scenes text20x20"),
         ({"scenes": "nowhere"}, "No world is called 'nowhere'"),
-        ({"labels": Path("x.csv")}, "go with a file of vectors"),
-        ({"control": Path("x.npy")}, "go with a file of vectors"),
+        ({"labels": Path("x.csv")}, "goes with a file of vectors"),
+        ({"control": Path("x.npy")}, "goes with a file of vectors"),
         ({"tower": "text"}, "--tower text is not in both"),
         ({"embedder": "v.npy", "scenes": ""}, "needs a labels table"),
         ({"fit": 0.9, "validation": 0.2}, "fit"),
@@ -634,3 +634,10 @@ def test_a_call_that_does_not_fit_says_what_to_change(place: Path, given: dict[s
 def test_rows_of_a_study_are_those_of_its_measurements(finished: Study, place: Path):
     rows = probe_rows(open_subject(oracle_config(place)))
     assert [row.value for row in rows] == [row.value for row in finished.rows if row.id in {r.id for r in rows}]
+
+
+def test_without_scenes_a_world_that_the_model_reads_is_taken_and_said(place: Path):
+    source = open_source(StudyConfig(embedder="oracle:no-binding:8"))
+    assert source.world is not None
+    assert source.world.name == "text8x8"
+    assert any("--scenes" in note for note in source.notes)

@@ -1,10 +1,48 @@
-"""How work is run: how many threads serve it."""
+"""How work is run: how many threads serve it, how long its stages take, how much memory it takes."""
 
+import resource
+import sys
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 import torch
+
+Report = Callable[[str, int, int], None]
+"""Called with a stage, how much of it is done, and how much there is."""
+
+
+@dataclass
+class Clock:
+    """Seconds of every stage, and a word to the caller when one starts.
+
+    Example:
+        >>> clock = Clock(report=None)
+        >>> with clock.stage("probes"):
+        ...     pass
+        >>> list(clock.seconds)
+        ['probes']
+    """
+
+    report: Report | None = None
+    seconds: dict[str, float] = field(default_factory=dict[str, float])
+
+    @contextmanager
+    def stage(self, name: str) -> Generator[None, None, None]:
+        """Time what is done inside."""
+        if self.report is not None:
+            self.report(name, 0, 1)
+        start = time.perf_counter()
+        yield
+        self.seconds[name] = round(time.perf_counter() - start, 3)
+        if self.report is not None:
+            self.report(name, 1, 1)
+
+
+def peak_memory() -> int:
+    """Most bytes of memory that this process has held so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def _seconds(threads: int, repeats: int = 40) -> float:

@@ -6,13 +6,15 @@ import io
 import json
 import os
 import platform
+import shlex
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import MISSING, asdict, dataclass, fields, replace
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 SCHEMA = 1
 """Number of the record layout; a record with another number is refused."""
@@ -136,6 +138,110 @@ def write_atomic(path: Path, content: bytes) -> None:
 def content_key(facts: Mapping[str, object]) -> str:
     """Ten hex digits that name a run by its settings and inputs."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:10]
+
+
+RUN_FIELDS = ("out", "runs", "store", "force", "online", "device")
+"""Fields of a config that decide where and how work is done, and no number."""
+
+
+def settings(config: Any) -> dict[str, object]:
+    """The fields of a config dataclass that decide the numbers, ready for JSON."""
+    kept = {name: value for name, value in asdict(config).items() if name not in RUN_FIELDS}
+    return {name: str(value) if isinstance(value, Path) else value for name, value in kept.items()}
+
+
+def given(config: Any) -> list[str]:
+    """Names of the fields that differ from their defaults, or have none."""
+    found = list[str]()
+    for field in fields(config):
+        default = field.default if field.default_factory is MISSING else field.default_factory()
+        if default is MISSING or getattr(config, field.name) != default:
+            found.append(field.name)
+    return found
+
+
+def command(verb: str, config: Any) -> str:
+    """The command line that has this config; fields without a default are positional.
+
+    Example:
+        >>> @dataclass(frozen=True)
+        ... class Config:
+        ...     embedder: str
+        ...     depth: bool = True
+        >>> command("study", Config("oracle:no-binding", depth=False))
+        'colligate study oracle:no-binding --no-depth'
+    """
+    words, options = ["colligate", verb], list[str]()
+    for field in fields(config):
+        value, flag = getattr(config, field.name), field.name.replace("_", "-")
+        if field.default is MISSING and field.default_factory is MISSING:
+            words.append(str(value))
+        elif field.name not in given(config) or field.name in ("force", "out", "runs"):
+            continue
+        elif isinstance(value, bool):
+            options.append(f"--{flag}" if value else f"--no-{flag}")
+        elif isinstance(value, list | tuple):
+            options += [f"--{flag}", *(str(one) for one in cast("Sequence[object]", value))]
+        else:
+            options += [f"--{flag}", str(value)]
+    return shlex.join([*words, *options])
+
+
+def construction(config: Any) -> str:
+    """Python that makes this config.
+
+    Example:
+        >>> @dataclass(frozen=True)
+        ... class Config:
+        ...     embedder: str
+        >>> construction(Config("oracle:no-binding"))
+        "Config(embedder='oracle:no-binding')"
+    """
+    shown = ((name, getattr(config, name)) for name in given(config) if name not in ("out", "runs", "force"))
+    arguments = (f"{name}=Path({str(value)!r})" if isinstance(value, Path) else f"{name}={value!r}"
+                 for name, value in shown)  # fmt: skip
+    return f"{type(config).__name__}({', '.join(arguments)})"
+
+
+def python(config: Any, imports: Sequence[str], code: str) -> str:
+    """A snippet: imports of this package, then `code` with `{config}` in it.
+
+    Args:
+        config: a config dataclass.
+        imports: lines such as "from colligate.study import StudyConfig, study".
+        code: what is done; `{config}` stands for the config's construction.
+    """
+    made = construction(config)
+    lines = [*imports, *(["from pathlib import Path"] if "Path(" in made else [])]
+    groups = (sorted(line for line in lines if ("colligate" in line) is own) for own in (False, True))
+    head = "\n\n".join("\n".join(group) for group in groups if group)
+    return head + "\n\n" + code.replace("{config}", made)
+
+
+def run_facts(
+    kind: str, name: str, config: Any, *, seconds: Mapping[str, float], memory: int, notes: Iterable[str] = ()
+) -> dict[str, object]:
+    """What every record says: what was asked, by which versions on which machine, and what it cost.
+
+    Args:
+        kind: what was done; run folders begin with it.
+        name: of what it was done to, for a reader.
+        config: a config dataclass.
+        seconds: of every stage.
+        memory: most bytes held.
+        notes: sentences that a reader should see.
+    """
+    return {
+        "kind": kind,
+        "name": name,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "config": {**settings(config), "runs": str(config.runs)},
+        "given": given(config),
+        **environment(),
+        "seconds": dict(seconds),
+        "peak_memory_bytes": memory,
+        "notes": list(notes),
+    }
 
 
 def environment() -> dict[str, object]:

@@ -1,0 +1,58 @@
+"""The command line: names of library functions, no logic.
+
+colligate study EMBEDDER --scenes WORLD      every measurement, one record, one page
+colligate probe|decompose|edit|remove|information EMBEDDER --scenes WORLD      one of them
+colligate embed|render|check-model|check-data|report|reproduce|worlds
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+
+from colligate.cli.terminal import Verb, complain, of_disk, say
+from colligate.cli.verbs import MEASUREMENTS as MEASUREMENTS
+from colligate.cli.verbs import verbs
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and give its exit code: 0 done, 1 the work failed, 2 the call was wrong."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = _run(words)
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        complain("Stopped. What was finished is kept; the same command goes on from there.")
+        return 1
+    except (ValueError, FileNotFoundError, ImportError) as error:
+        complain(str(error))
+        return 2
+    except BrokenPipeError:  # the reader of a pipe has gone; nothing is wrong
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered goes nowhere
+        return 0
+    except OSError as error:
+        complain(of_disk(error))
+        return 1
+
+
+def _run(words: list[str]) -> int:
+    known = verbs()
+    if not words or words[0] in ("-h", "--help"):
+        say(_help(known))
+        return 0 if words else 2
+    if words[0] == "--version":
+        from colligate import __version__
+
+        say(__version__)
+        return 0
+    if words[0] not in known:
+        raise ValueError(f"There is no verb {words[0]!r}; choose one of {', '.join(known)}.")
+    return known[words[0]][0](words[1:])
+
+
+def _help(known: dict[str, Verb]) -> str:
+    lines = ["Does an embedding model know which values belong to the same object?", "", "colligate VERB ...", ""]
+    lines += [f"  {verb:<13} {question}" for verb, (_, question) in known.items()]
+    lines += ["", "colligate VERB --help lists the options of a verb.", "For a start:", ""]
+    lines += ["  colligate study sbert:all-MiniLM-L6-v2 --scenes text8x8"]
+    return "\n".join(lines)

@@ -1,0 +1,132 @@
+"""The terminal: flags to configs, progress, tables and one-sentence complaints."""
+
+import errno
+import io
+import json
+import re
+import sys
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, redirect_stderr
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from colligate.engine import Report
+    from colligate.records import Row
+
+Config = TypeVar("Config")
+Verb = tuple[Callable[[list[str]], int], str]
+"""What a verb does with its words, giving an exit code, and the question it answers."""
+
+
+def parse(config: type[Config], verb: str, description: str, words: list[str]) -> Config:
+    """A config from the words of a call; --help prints its fields."""
+    import tyro
+
+    said = io.StringIO()
+    try:
+        with redirect_stderr(said):
+            return tyro.cli(
+                config, prog=f"colligate {verb}", description=description, args=words,
+                config=(tyro.conf.PositionalRequiredArgs,),
+            )  # fmt: skip
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+        raise ValueError(_plainly(said.getvalue(), verb)) from None
+
+
+def _plainly(boxed: str, verb: str) -> str:
+    """What the parser complains of, as one sentence: without its box, the title on top and the help below."""
+    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).strip().strip("│").strip() for line in boxed.splitlines()[1:]]
+    end = next((i for i, line in enumerate(lines) if line.strip("─╰╯") == ""), len(lines))
+    words = re.sub(r"^Error parsing \w+Config: ", "", " ".join(filter(None, lines[:end])))
+    return f"{words.removesuffix('(required)').rstrip('. ')}. See colligate {verb} --help."
+
+
+def say(text: str) -> None:
+    """Print a line."""
+    sys.stdout.write(text + "\n")
+
+
+def complain(text: str) -> None:
+    """Print one sentence to stderr."""
+    sys.stderr.write(f"colligate: {text}\n")
+
+
+@contextmanager
+def progress() -> Generator["Report | None", None, None]:
+    """Bars on a terminal, nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        tasks: dict[str, Any] = {}
+
+        def report(stage: str, done: int, total: int) -> None:
+            if stage not in tasks:
+                tasks[stage] = bars.add_task(stage, total=total)
+            bars.update(tasks[stage], completed=done, total=max(total, 1))
+
+        yield report
+
+
+def take_flag(words: list[str], flag: str) -> tuple[bool, list[str]]:
+    """Whether the flag is there, and the words without it."""
+    return flag in words, [word for word in words if word != flag]
+
+
+def show(rows: "Sequence[Row]", *, as_json: bool) -> None:
+    """Print rows as a table or as JSON."""
+    if as_json:
+        say(json.dumps([asdict(row) for row in rows], indent=1))
+        return
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1))
+    table.add_column("measurement", overflow="fold")  # on a narrow terminal, the name is broken and no number is
+    table.add_column("on", no_wrap=True)
+    for heading in ("value", "95 %", "n", "chance", "bag", "random"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        interval = "" if row.low is None or row.high is None else f"{row.low:.3f}–{row.high:.3f}"
+        name = row.id if row.family is None else f"{row.id} ({row.family})"
+        levels = (_number(row.chance), _number(row.bag_of_concepts), _number(row.random_init))
+        table.add_row(name, row.on, _number(row.value), interval, "" if row.n is None else str(row.n), *levels)
+    screen = console()
+    screen.print(table)
+    screen.print(
+        "95 %: interval over objects. Chance: random scores. Bag: an ideal bag of concepts, ties at random. "
+        "Random: the same network with fresh weights.", style="dim",
+    )  # fmt: skip
+
+
+def console() -> Any:
+    """Where tables are printed: as wide as the terminal, and through a pipe as wide as the table."""
+    from rich.console import Console
+
+    return Console() if sys.stdout.isatty() else Console(width=10_000, soft_wrap=True)
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
+
+
+def of_disk(error: OSError) -> str:
+    """An error of the system as a sentence that names the file and the remedy, where it isn't one already."""
+    if error.errno is None or error.strerror is None:
+        return str(error)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "The disk is full; free some space and run again: what was finished is kept."
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{error.strerror[0].lower()}{error.strerror[1:]}; name another place, or put this one right."

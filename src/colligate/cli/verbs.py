@@ -1,0 +1,223 @@
+"""The verbs: each parses its flags, calls one library function and prints what it gives."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from colligate.cli.terminal import Verb, console, parse, progress, say, show, take_flag
+
+MEASUREMENTS = {
+    "probe": ("probes", "Do linear read-outs name the values and the objects of unseen scenes?"),
+    "decompose": ("decomposition", "How much do concept or object components explain, and do they find their scene?"),
+    "edit": ("edits", "Does exchanging a component turn one scene's vector into the other's?"),
+    "remove": ("removal", "What do probes still read once components are taken out?"),
+    "information": ("information", "How many bits do vectors tell about which values go together?"),
+}
+"""Verb -> the battery that it takes, and its question."""
+
+
+def _measure(verb: str, battery: str, words: list[str]) -> int:
+    from colligate.study import StudyConfig, study
+
+    as_json, words = take_flag(words, "--json")
+    config = parse(StudyConfig, verb, MEASUREMENTS[verb][1] + " Add --json for rows as JSON.", words)
+    with progress() as report:
+        result = study(config, only=(battery,), page=False, report=report)
+    show(result.rows, as_json=as_json)
+    if not as_json:
+        say(f"\nRecord: {result.folder}")
+    return 0
+
+
+def _study(words: list[str]) -> int:
+    from colligate.report.verdict import judge
+    from colligate.study import StudyConfig, study
+
+    as_json, words = take_flag(words, "--json")
+    config = parse(StudyConfig, "study", "Take every measurement. Add --json for rows as JSON.", words)
+    with progress() as report:
+        result = study(config, report=report)
+    if as_json:
+        show(result.rows, as_json=True)
+        return 0
+    verdict = judge(result.rows, str(result.record["name"]))
+    say(verdict.sentence + "\n")
+    show([tile.row for tile in verdict.tiles if tile.row is not None], as_json=False)
+    for note in result.record.get("notes", []):
+        say(f"Note: {note}")
+    if result.found:
+        say("This run was finished before; --force takes it again.")
+    say(f"Record: {result.folder}\nPage:   {result.page}")
+    return 0
+
+
+def _embed(words: list[str]) -> int:
+    from safetensors.torch import save
+
+    from colligate.records import write_atomic
+    from colligate.scenes.worlds import labels_bytes
+    from colligate.study.config import EmbedConfig
+    from colligate.study.sources import open_source
+
+    config = parse(EmbedConfig, "embed", "Embed a world and write vectors.safetensors and labels.csv.", words)
+    with progress() as report:
+        source = open_source(config, report)
+    assert source.world is not None
+    write_atomic(config.out / "labels.csv", labels_bytes(source.world))
+    write_atomic(config.out / "vectors.safetensors", save({"vectors": source.embeddings.vectors.contiguous()}))
+    for note in source.notes:
+        say(f"Note: {note}")
+    say(f"{len(source.embeddings)} vectors of {source.embeddings.dim} dimensions: {config.out}")
+    return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RenderConfig:
+    """What to draw, and where to."""
+
+    out: Path = Path("pictures")
+    """Folder for the pictures and labels.csv."""
+    scenes: str = "clevr2d"
+    """A world with pictures."""
+    limit: int | None = None
+    """Draw only the first scenes."""
+
+
+def _render(words: list[str]) -> int:
+    from colligate.scenes.worlds import load_world, render
+
+    config = parse(RenderConfig, "render", "Draw a world's pictures and their labels table.", words)
+    say(str(render(load_world(config.scenes), config.out, limit=config.limit)))
+    return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckModelConfig:
+    """Which embedder to try."""
+
+    embedder: str
+    """An embedder's name."""
+    device: str = "auto"
+    """Where the model runs."""
+    online: bool = False
+    """Let model libraries download what is not on this machine."""
+
+
+def _check_model(words: list[str]) -> int:
+    from rich.table import Table
+
+    from colligate.embedders import check_model, load_model
+
+    config = parse(CheckModelConfig, "check-model", "Try an embedder on a few items.", words)
+    model = load_model(config.embedder, device=config.device, offline=not config.online)
+    findings = check_model(model)
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for heading in ("tower", "what", "found", "verdict", "note"):
+        table.add_column(heading)
+    for found in findings:
+        table.add_row(found.tower, found.name, str(found.value), found.verdict, found.note)
+    console().print(table)
+    return 1 if any(found.verdict == "bad" for found in findings) else 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckDataConfig:
+    """Which labels table to read."""
+
+    labels: Path
+    """A labels table (.csv, .parquet)."""
+    space: Path | None = None
+    """JSON file that names every concept's values."""
+
+
+def _check_data(words: list[str]) -> int:
+    from colligate.scenes.sources import check_pictures, read_labels, read_space
+
+    config = parse(CheckDataConfig, "check-data", "Say what was understood of a labels table.", words)
+    world = read_labels(config.labels, space=None if config.space is None else read_space(config.space))
+    scenes = world.scenes
+    counts = ", ".join(f"{int((scenes.counts == c).sum())} of {c} objects" for c in scenes.counts.unique().tolist())
+    say(f"{len(scenes)} scenes ({counts}), {len(scenes.ids.unique())} different ones")
+    for name, concept_words in zip(scenes.space.names, scenes.space.words, strict=True):
+        say(f"concept {name}: {', '.join(concept_words)}")
+    objects = len(scenes.objects[scenes.filled].unique())
+    say(f"objects that occur: {objects} of {scenes.space.num_objects}; shows: {', '.join(world.kinds)}")
+    for note in world.notes:
+        say(f"Note: {note}")
+    if "picture" in world.kinds:
+        check_pictures(world)
+        say("All pictures open.")
+    return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportConfig:
+    """Which run to show."""
+
+    run: Path
+    """Folder of a finished run."""
+    out: Path | None = None
+    """Where to write the page; default: in the run's folder."""
+
+
+def _report(words: list[str]) -> int:
+    from colligate.report.page import write_page
+
+    config = parse(ReportConfig, "report", "Write the page of a finished run again.", words)
+    say(str(write_page(config.run, config.out)))
+    return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReproduceConfig:
+    """Which record to run again."""
+
+    record: Path
+    """A run's folder or its record.json."""
+    tolerance: float = 1e-6
+    """Largest difference of a number that passes."""
+
+
+def _reproduce(words: list[str]) -> int:
+    from colligate.study import reproduce
+
+    config = parse(ReproduceConfig, "reproduce", "Run a record again and compare every number.", words)
+    folder = config.record.parent if config.record.name == "record.json" else config.record
+    with progress() as report:
+        compared = reproduce(folder, tolerance=config.tolerance, report=report)
+    for line in compared.differences[:20]:
+        say(line)
+    say(f"{compared.equal} of {compared.numbers} numbers agree to {config.tolerance:g}.")
+    return 0 if compared.equal == compared.numbers else 1
+
+
+def _worlds(words: list[str]) -> int:
+    from colligate.scenes.worlds import WORLDS, load_world
+
+    if words:
+        raise ValueError("colligate worlds takes no arguments.")
+    for name in WORLDS:
+        world = load_world(name)
+        sizes = " x ".join(
+            f"{size} {concept}"
+            for concept, size in zip(world.scenes.space.names, world.scenes.space.sizes, strict=True)
+        )
+        say(f"{name:<11} {len(world.scenes):>8} scenes, {sizes}; shows {', '.join(world.kinds)}")
+    return 0
+
+
+def verbs() -> dict[str, Verb]:
+    """Name of a verb -> what it does, and the question it answers."""
+    found: dict[str, Verb] = {
+        "study": (_study, "Take every measurement of one embedder on one world and write a page.")
+    }
+    for verb, (battery, question) in MEASUREMENTS.items():
+        found[verb] = (lambda words, v=verb, b=battery: _measure(v, b, words), question)
+    return found | {
+        "embed": (_embed, "Embed a world and write the vectors with their labels."),
+        "render": (_render, "Draw a world's pictures into a folder with a labels table."),
+        "check-model": (_check_model, "Try an embedder on a few items and say what was found."),
+        "check-data": (_check_data, "Read a labels table and say what was understood."),
+        "report": (_report, "Write the page of a finished run again."),
+        "reproduce": (_reproduce, "Run a record again and compare every number."),
+        "worlds": (_worlds, "List the built-in worlds."),
+    }

@@ -1,0 +1,20 @@
+"""What verbs do: each opens its inputs, measures, and leaves a record and a page behind.
+
+colligate.study.config       what a verb is asked: its flags
+colligate.study.sources      models, worlds, files: where vectors come from
+colligate.study.battery      every measurement of one embedder
+colligate.study.provenance   what a record says of its inputs
+colligate.study.reproduce    a record, run again
+"""
+
+from colligate.study.battery import BATTERIES as BATTERIES
+from colligate.study.battery import Study as Study
+from colligate.study.battery import open_subject as open_subject
+from colligate.study.battery import study as study
+from colligate.study.config import SourceConfig as SourceConfig
+from colligate.study.config import StudyConfig as StudyConfig
+from colligate.study.reproduce import Comparison as Comparison
+from colligate.study.reproduce import reproduce as reproduce
+from colligate.study.sources import Source as Source
+from colligate.study.sources import open_source as open_source
+from colligate.study.sources import open_world as open_world

@@ -1,0 +1,307 @@
+"""The study: every measurement of one embedder on one world, with controls, as one record and one page."""
+
+import base64
+import io
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+
+from colligate import __version__
+from colligate.embedders import NoControl, Tower, embed, random_init
+from colligate.embedders.precomputed import read_vectors
+from colligate.embeddings import Embeddings
+from colligate.engine import Clock, Report, fitting_threads, peak_memory
+from colligate.geometry.editing import edit_rows, replay_rows
+from colligate.geometry.measurements import (
+    MOST_TOKEN_NUMBERS,
+    attention_rows,
+    decomposition_rows,
+    information_rows,
+    probe_rows,
+    removal_rows,
+)
+from colligate.geometry.replay import read_edit_list
+from colligate.geometry.subject import Settings, Subject
+from colligate.geometry.views import views
+from colligate.probes import ProbeSettings
+from colligate.records import (
+    Row,
+    content_key,
+    read_record,
+    read_table,
+    run_facts,
+    settings,
+    with_random_init,
+    write_record,
+)
+from colligate.scenes.splits import ByScene, Given, PaperScenes, SplitRule
+from colligate.scenes.worlds import Kind
+from colligate.study.config import StudyConfig
+from colligate.study.provenance import describe_inputs, file_hashes, python_calls
+from colligate.study.sources import Source, open_source, shown, store_of
+
+BATTERIES: Mapping[str, Callable[[Subject], list[Row]]] = {
+    "probes": probe_rows,
+    "decomposition": decomposition_rows,
+    "edits": edit_rows,
+    "removal": removal_rows,
+    "information": information_rows,
+}
+"""Name of a stage -> what it measures."""
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """A finished study.
+
+    Attributes:
+        folder: its run folder.
+        rows: its table.
+        record: what was done.
+        page: the HTML page, if one was written.
+        found: whether the run was there already.
+    """
+
+    folder: Path
+    rows: list[Row]
+    record: Mapping[str, Any]
+    page: Path | None
+    found: bool = False
+
+
+def study(
+    config: StudyConfig, *, only: tuple[str, ...] | None = None, page: bool = True, report: Report | None = None
+) -> Study:
+    """Take every measurement of one embedder on one world.
+
+    Args:
+        config: what and how.
+        only: names of `BATTERIES` to take; all by default.
+        page: whether to write the HTML page.
+        report: told about the progress of every stage.
+
+    Raises:
+        ValueError: the call can't be carried out as written; the message says what to change.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     config = StudyConfig(embedder="oracle:no-binding", scenes="clevr", runs=Path(folder))
+        ...     rows = study(config, only=("probes",), page=False).rows
+        >>> {row.id: round(row.value, 1) for row in rows}["probe.concept"]
+        1.0
+    """
+    unknown = [name for name in only or () if name not in BATTERIES]
+    if unknown or only == ():
+        raise ValueError(
+            f"{unknown[0] if unknown else 'Nothing'!r} can't be taken; choose among {', '.join(BATTERIES)}."
+        )
+    if page and config.out is not None and config.out.is_dir():
+        raise ValueError(f"{config.out} is a folder; name the page's file, such as {config.out / 'report.html'}.")
+    clock = Clock(report)
+    with clock.stage("embedding"):
+        source = open_source(config, report)
+    kind = "study" if only is None else "-".join(only)
+    facts = {
+        "kind": kind, "version": __version__, "config": settings(config), "inputs": source.facts,
+        "scenes": source.embeddings.scenes.content_hash, "shown": shown(source),
+        "files": file_hashes(edits=config.edits, control=config.control),
+    }  # fmt: skip
+    folder = config.runs / f"{kind}-{content_key(facts)}"
+    if (folder / "record.json").is_file() and not config.force:
+        record = read_record(folder)
+        return Study(folder, read_table(folder / "table.csv"), record, _write_page(folder, config, page), found=True)
+    subject = Subject.of(source.embeddings, _rule(config, source), _measuring(config))
+    chosen = tuple(BATTERIES) if only is None else only
+    with fitting_threads() as threads:
+        rows = _measure(subject, chosen, clock)
+        rows = _with_control(rows, chosen, config, source, clock)
+        if only is None:
+            rows += _normalized_rows(subject, clock)
+            rows += _depth_rows(subject, config, source, clock)
+        if config.edits is not None:
+            rows += replay_rows(subject, read_edit_list(config.edits, subject.scenes))
+        figures: dict[str, object] = {}
+        if only is None:
+            with clock.stage("figures"):
+                figures = views(subject) | _pictures(source, subject)
+    record = run_facts(
+        kind, source.name, config, seconds=clock.seconds, memory=peak_memory(),
+        notes=[*source.notes, *subject.split.notes],
+    ) | python_calls(config) | {"inputs": _inputs(config, source, subject), "threads": threads}  # fmt: skip
+    write_record(folder, record, rows, figures, _arrays(subject, chosen))
+    return Study(folder, rows, record, _write_page(folder, config, page and only is None))
+
+
+def _inputs(config: StudyConfig, source: Source, subject: Subject) -> dict[str, object]:
+    singles = 0 if subject.singles is None else len(subject.singles)
+    inputs = describe_inputs(config, source, subject.scenes, singles=singles, split=subject.split)
+    return inputs | {"files": file_hashes(edits=config.edits, control=config.control)}
+
+
+def _write_page(folder: Path, config: StudyConfig, page: bool) -> Path | None:
+    if not page:
+        return None
+    from colligate.report.page import write_page
+
+    return write_page(folder, config.out)
+
+
+def _measuring(config: StudyConfig) -> Settings:
+    return Settings(
+        probes=ProbeSettings(protocol=config.protocol, seed=config.seed), edit_budget=config.edit_budget,
+        seed=config.seed,
+    )  # fmt: skip
+
+
+def _rule(config: StudyConfig, source: Source) -> SplitRule:
+    parts = None if source.world is None else source.world.parts
+    if parts is not None:
+        several = (source.embeddings.scenes.counts > 1).tolist()
+        padded = [*parts, *["fit"] * (len(several) - len(parts))]
+        return Given(tuple(part for part, keep in zip(padded, several, strict=True) if keep))
+    if config.protocol == "paper":
+        return PaperScenes()
+    return ByScene(fit=config.fit, validation=config.validation)
+
+
+def open_subject(config: StudyConfig) -> Subject:
+    """What a study of this config measures: its vectors, split and settings.
+
+    Raises:
+        ValueError: the embedder, world, labels or tower don't fit together.
+
+    Example:
+        >>> subject = open_subject(StudyConfig(embedder="oracle:no-binding", scenes="clevr"))
+        >>> len(subject.embeddings), len(subject.split.test)
+        (576, 118)
+    """
+    source = open_source(config)
+    return Subject.of(source.embeddings, _rule(config, source), _measuring(config))
+
+
+def _measure(subject: Subject, chosen: tuple[str, ...], clock: Clock, prefix: str = "") -> list[Row]:
+    rows = list[Row]()
+    for name in chosen:
+        with clock.stage(prefix + name):
+            rows += BATTERIES[name](subject)
+    return rows
+
+
+def _with_control(
+    rows: list[Row], chosen: tuple[str, ...], config: StudyConfig, source: Source, clock: Clock
+) -> list[Row]:
+    """The same measurements on the same architecture with fresh weights, beside each number."""
+    if source.tower is None:
+        if config.control is None:
+            return with_random_init(rows, [], "no random-init level: vectors without a model (add --control)")
+        control = read_vectors(config.control, source.world or config.labels or Path(config.scenes))
+        if config.normalize:
+            control = control.normalized()
+    else:
+        fresh = random_init(source.tower, seed=config.seed)
+        if isinstance(fresh, NoControl):
+            return with_random_init(rows, [], f"no random-init level: {fresh.reason}")
+        assert source.world is not None
+        with clock.stage("control: embedding"):
+            tower = fresh.towers[source.tower.kind]
+            control = embed(tower, source.world, store=store_of(config))
+    subject = Subject.of(control, _rule(config, source), _measuring(config))
+    return with_random_init(rows, _measure(subject, chosen, clock, "control: "))
+
+
+NORMALIZED = ("object.least_squares", "object.avg", "object.avg+pos", "concept.least_squares")
+"""Decompositions that are measured on normalised vectors too."""
+
+
+def _normalized_rows(subject: Subject, clock: Clock) -> list[Row]:
+    """The leading measurements on vectors of length one, under ids that begin with `normalized.`."""
+    lengths = subject.embeddings.vectors.norm(dim=1)
+    if bool(((lengths - 1).abs() < 1e-4).all()):
+        return [subject.row("normalized.probe.object", "test", reason="the vectors have length one as they are")]
+    if not bool(lengths.all()):
+        return [subject.row("normalized.probe.object", "test", reason="some vectors are zero and have no direction")]
+    with clock.stage("normalised"):
+        unit = replace(
+            subject, embeddings=subject.embeddings.normalized(),
+            singles=None if subject.singles is None else subject.singles.normalized(),
+        )  # fmt: skip
+        rows = [
+            *probe_rows(unit), *decomposition_rows(unit, NORMALIZED),
+            *edit_rows(unit, ways=("avg", "avg+pos"), brief=True),
+            *information_rows(unit, quadratic=False),
+        ]  # fmt: skip
+    return [replace(row, id=f"normalized.{row.id}") for row in rows]
+
+
+def _depth_rows(subject: Subject, config: StudyConfig, source: Source, clock: Clock) -> list[Row]:
+    """Recognition and binding information at every layer and token read-out that the model shows.
+
+    One strength of the penalty instead of a choice among several: the curve is over depth, and it is tens of read-outs.
+    """
+    read = getattr(source.tower, "embed_depth", None)
+    if not config.depth or read is None or source.world is None or source.tower is None:
+        return []
+    rows = list[Row]()
+    with clock.stage("depth"):
+        several = (source.embeddings.scenes.counts > 1).nonzero()[:, 0]
+        layers = read(source.world.items(cast("Kind", source.tower.kind), several))
+        quick = replace(subject.settings, probes=replace(subject.settings.probes, strengths=(1e-6,)))
+        grid = {"shrinkages": (1e-6,), "penalties": (1e-3,)}
+        for name, vectors in layers.items():
+            at = Subject(Embeddings(vectors, subject.scenes), subject.split, None, quick)
+            rows += [
+                replace(row, family=name)
+                for row in probe_rows(at)
+                if row.id in ("probe.concept", "probe.object", "probe.object.swap")
+            ]
+            rows += information_rows(at, name, quadratic=False, grid=grid)
+        if layers and hasattr(source.tower, "embed_tokens"):
+            rows += _token_rows(subject, source.tower, source.world.items(cast("Kind", source.tower.kind), several))
+    return rows
+
+
+def _token_rows(subject: Subject, tower: Tower, items: Any) -> list[Row]:
+    """Binding information in the tokens themselves, where the model shows them and they fit in memory."""
+    tokens, _ = cast("Any", tower).embed_tokens(items[:64])
+    numbers = tokens.shape[1] * tokens.shape[2] * len(items)
+    if numbers > MOST_TOKEN_NUMBERS:
+        reason = f"the tokens of all scenes would be {numbers:,} numbers (at most {MOST_TOKEN_NUMBERS:,} are read)"
+        return [subject.row(f"information.attention.{unit}", "test", reason=reason) for unit in ("bits", "ratio")]
+    return attention_rows(subject, *cast("Any", tower).embed_tokens(items))
+
+
+def _pictures(source: Source, subject: Subject) -> dict[str, object]:
+    """Small pictures for the points of the page, where the tower reads pictures."""
+    if source.tower is None or source.tower.kind != "picture" or source.world is None:
+        return {}
+    several = (source.embeddings.scenes.counts > 1).nonzero()[:, 0]
+    generator = torch.Generator().manual_seed(subject.settings.seed)
+    shown = torch.randperm(len(several), generator=generator)[:300].sort().values
+    found = dict[str, str]()
+    for row, picture in zip(shown.tolist(), source.world.images(several[shown]), strict=True):
+        small, buffer = picture.copy(), io.BytesIO()
+        small.thumbnail((96, 96))
+        small.save(buffer, format="PNG")
+        captions = subject.embeddings.captions
+        label = subject.scenes.describe(row) if captions is None else captions[row]
+        found[str(label)] = "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+    return {"pictures": found}
+
+
+def _arrays(subject: Subject, chosen: tuple[str, ...]) -> dict[str, torch.Tensor]:
+    arrays = {
+        "split.fit": subject.split.fit, "split.validation": subject.split.validation, "split.test": subject.split.test
+    }  # fmt: skip
+    if "probes" in chosen:
+        probes = subject.probes
+        outcomes = probes.recognise(subject.embeddings.vectors[subject.split.test], subject.scenes[subject.split.test])
+        arrays["outcomes.concepts"] = outcomes.concepts
+        for name, weight in zip(subject.scenes.space.names, probes.concepts, strict=True):
+            arrays[f"probe.{name}"] = weight
+        if probes.objects is not None and outcomes.objects is not None:
+            arrays["probe.object"], arrays["outcomes.objects"] = probes.objects, outcomes.objects
+    return arrays

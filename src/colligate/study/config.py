@@ -1,0 +1,89 @@
+"""What a verb is asked to do: dataclasses whose fields are the command line's flags."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+VECTOR_FILES = (".safetensors", ".npy", ".parquet")
+"""Suffixes of an `embedder` that is a file of vectors."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceConfig:
+    """Which vectors of which scenes: what every verb that measures an embedder is given."""
+
+    embedder: str
+    """An embedder's name (sbert:..., hf:..., open_clip:..., oracle:..., package.module:factory) or a file of vectors
+    (.safetensors, .npy, .parquet) that `labels` describes."""
+    scenes: str = ""
+    """A built-in world (`colligate worlds` lists them) or a labels table of your own (.csv, .parquet); default: text8x8
+    for a model that reads texts only, else clevr2d."""
+    labels: Path | None = None
+    """Labels of a file of vectors: one row a scene."""
+    space: Path | None = None
+    """JSON file that names every concept's values, where the table's own are not enough."""
+    tower: Literal["text", "picture", "scene"] | None = None
+    """Which tower to study; by default the first that reads what the world shows."""
+    caption: str | None = None
+    """Template of one object's words in captions, such as "a {color} {shape}"."""
+    layer: int | None = None
+    """Layer to read, 0 for the input embeddings, negative from the end; default: the model's own output."""
+    pooling: str | None = None
+    """How tokens become one vector; default: the model's own way."""
+    normalize: bool = False
+    """Divide every vector by its length. Raw vectors are the default, and the page says where that matters."""
+    device: str = "auto"
+    """Where the model runs."""
+    dtype: str = "float32"
+    """Precision of the model."""
+    online: bool = False
+    """Let model libraries download what is not on this machine."""
+    seed: int = 0
+    """Of splits, choices and intervals."""
+    runs: Path = Path("runs")
+    """Folder of run folders."""
+    store: Path | None = None
+    """Folder in which embedded vectors are kept; default: ~/.cache/colligate, or $COLLIGATE_STORE."""
+    force: bool = False
+    """Measure again even if the same run is finished."""
+
+    @property
+    def of_vectors(self) -> bool:
+        """Whether `embedder` is a file of vectors."""
+        return Path(self.embedder).suffix in VECTOR_FILES
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyConfig(SourceConfig):
+    """What to study and how."""
+
+    protocol: Literal["strict", "paper"] = "strict"
+    """strict: choose on validation, report on test. paper: as the authors' code does (slow)."""
+    fit: float = 0.6
+    """Share of scenes to fit on (strict)."""
+    validation: float = 0.2
+    """Share of scenes to choose on (strict)."""
+    edits: Path | None = None
+    """A list of edits to replay (paper)."""
+    control: Path | None = None
+    """Vectors of a random model for the same labels, as the random-init level of a file of vectors."""
+    edit_budget: int = 10_000
+    """Most edits of one kind that are scored; above it, a seeded choice."""
+    depth: bool = True
+    """Also measure the model's layers, where it shows them."""
+    out: Path | None = None
+    """Where to write the page; default: in the run's folder."""
+
+    def __post_init__(self) -> None:
+        if self.edits is not None and self.protocol != "paper":
+            raise ValueError("An edit list is replayed under protocol paper; add --protocol paper.")
+        if self.control is not None and not self.of_vectors:
+            raise ValueError("--control goes with a file of vectors; a model has its own control.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbedConfig(SourceConfig):
+    """What to embed, and where the vectors go."""
+
+    out: Path = Path("vectors")
+    """Folder for vectors.safetensors and labels.csv."""

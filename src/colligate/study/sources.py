@@ -1,0 +1,142 @@
+"""Where vectors come from: a model and a world, or files."""
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple, cast
+
+import torch
+
+from colligate.embedders import Model, Tower, embed, load_model
+from colligate.embedders.precomputed import read_vectors
+from colligate.embeddings import Embeddings
+from colligate.engine import Report
+from colligate.scenes.captions import CaptionTemplate
+from colligate.scenes.sources import read_labels, read_space
+from colligate.scenes.worlds import WORLDS, Kind, World, load_world
+from colligate.store import Store
+from colligate.study.config import SourceConfig
+
+
+class Source(NamedTuple):
+    """Vectors of scenes, a model behind them or none, and the world they show or none."""
+
+    embeddings: Embeddings
+    name: str
+    world: World | None
+    tower: Tower | None
+    model: Model | None
+    notes: tuple[str, ...]
+    facts: Mapping[str, object]
+
+
+def open_source(config: SourceConfig, report: Report | None = None) -> Source:
+    """Read or make the vectors that a config asks for.
+
+    Raises:
+        ValueError: the embedder, world, labels or tower don't fit together.
+    """
+    if config.of_vectors:
+        return _open_file(config, Path(config.embedder))
+    if config.labels is not None:
+        raise ValueError("--labels goes with a file of vectors; a model takes its labels from --scenes.")
+    model, world, own = open_model(config)
+    kind, notes = _choose_tower(config, model, world)
+    tower = model.towers[kind]
+    embeddings = embed(tower, world, store=store_of(config), progress=progress_of(report))
+    return Source(
+        embeddings, config.embedder, world, tower, model, (*model.notes, *world.notes, *own, *notes),
+        {"tower": getattr(tower, "fingerprint", None) or vectors_hash(embeddings)},
+    )  # fmt: skip
+
+
+def open_model(config: SourceConfig) -> tuple[Model, World, tuple[str, ...]]:
+    """The model that a config names, the world that it is shown, and what was chosen where the config says nothing.
+
+    Raises:
+        ValueError: one of them can't be had.
+    """
+    named = open_world(config) if config.scenes else None  # first: a wrong name shows before a model is loaded
+    model = load_model(
+        config.embedder, device=config.device, dtype=config.dtype, layer=config.layer, pooling=config.pooling,
+        normalize=config.normalize, offline=not config.online,
+    )  # fmt: skip
+    if named is not None:
+        return model, named, ()
+    chosen = "clevr2d" if "picture" in model.towers else "text8x8"
+    note = f"No scenes were named, so {chosen} was taken; --scenes names others."
+    return model, open_world(replace(config, scenes=chosen)), (note,)
+
+
+def _open_file(config: SourceConfig, path: Path) -> Source:
+    labels = config.labels or (Path(config.scenes) if config.scenes else None)
+    if labels is None:
+        raise ValueError(f"{path.name} holds vectors and needs a labels table: add --labels scenes.csv.")
+    space = None if config.space is None else read_space(config.space)
+    world = read_labels(labels, space=space)
+    embeddings = read_vectors(path, world, space=space)
+    if config.normalize:
+        embeddings = embeddings.normalized()
+    return Source(
+        embeddings, path.name, world, None, None, world.notes, {"vectors": vectors_hash(embeddings)}
+    )  # fmt: skip
+
+
+def open_world(config: SourceConfig) -> World:
+    """The world that a config names: a built-in one or the user's table, with the user's caption template."""
+    if not config.scenes:
+        raise ValueError(f"Say which scenes to embed: --scenes {', '.join(WORLDS)} or a labels table.")
+    if Path(config.scenes).suffix in (".csv", ".parquet"):
+        world = read_labels(Path(config.scenes), space=None if config.space is None else read_space(config.space))
+    else:
+        world = load_world(config.scenes)
+    return world if config.caption is None else replace(world, captions=CaptionTemplate(config.caption))
+
+
+def _choose_tower(config: SourceConfig, model: Model, world: World) -> tuple[str, tuple[str, ...]]:
+    able = [kind for kind in ("text", "picture", "scene") if kind in model.towers and kind in world.kinds]
+    if config.tower is not None:
+        if config.tower not in able:
+            raise ValueError(
+                f"{model.name} has {', '.join(model.towers)} towers and world {world.name!r} shows "
+                f"{', '.join(world.kinds)}; --tower {config.tower} is not in both."
+            )
+        return config.tower, ()
+    if not able:
+        raise ValueError(
+            f"{model.name} reads {', '.join(model.towers)} and world {world.name!r} shows {', '.join(world.kinds)}; "
+            "choose a world that shows what the model reads."
+        )
+    others = [kind for kind in able[1:] if kind != "scene"]
+    notes = tuple(f"This is the {able[0]} tower; study the other with --tower {kind}." for kind in others)
+    return able[0], notes
+
+
+def store_of(config: SourceConfig) -> Store:
+    """The folder of embedded vectors that a config names, or the user's."""
+    return Store(config.store or Path(os.environ.get("COLLIGATE_STORE", "~/.cache/colligate")).expanduser())
+
+
+def progress_of(report: Report | None) -> Callable[[int, int], None] | None:
+    """Progress of embedding as a stage."""
+    return None if report is None else lambda done, total: report("embedding", done, total)
+
+
+def vectors_hash(embeddings: Embeddings) -> str:
+    """sha256 of the vectors, their type and shape."""
+    vectors = embeddings.vectors.contiguous()
+    digest = hashlib.sha256(f"{vectors.dtype} {tuple(vectors.shape)} ".encode())
+    digest.update(vectors.view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def shown(source: Source) -> dict[str, object]:
+    """What the tower and the reader are shown of the scenes, and a given split: facts that decide a run's rows."""
+    world = source.world
+    if world is None:
+        return {}
+    kinds = {"text", *([] if source.tower is None else [source.tower.kind])} & set(world.kinds)
+    items = {kind: world.describe(cast("Kind", kind)) for kind in sorted(kinds)}
+    return {"items": items, "parts": world.parts, "notes": world.notes}
