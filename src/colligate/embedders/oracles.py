@@ -1,9 +1,15 @@
-"""Embedders whose answer is known: random binding functions that read scenes as integers."""
+"""Embedders whose answer is known: random binding functions that read scenes as integers.
 
-from collections.abc import Callable, Mapping
+Pairs (`pair-...`) have two towers, one for scenes and one for captions, with a gap between them that is chosen.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -17,6 +23,25 @@ _FAMILIES: dict[str, Callable[..., nn.Module]] = {
     "object-table": binding.object_table,
     "scene-table": binding.scene_table,
 }
+
+Rule = Literal["bag", "product", "own-product", "rote", "rotated"]
+"""What one tower of a pair does with the words of each object, beyond adding up their vectors.
+
+bag: nothing. product, own-product: adds the elementwise product of the words' factors, which both towers share or which
+are this tower's own. rote: adds a free vector for the object. rotated: `product`, then a random rotation.
+"""
+
+PAIRS: Mapping[str, tuple[Rule, Rule]] = {
+    "pair-aligned": ("product", "product"),
+    "pair-rotated": ("product", "rotated"),
+    "pair-mismatched": ("product", "own-product"),
+    "pair-bag": ("product", "bag"),
+    "pair-rote": ("rote", "product"),
+}
+"""Name of a pair -> what its scene tower and its text tower do."""
+
+_SILENT = frozenset(["a", "an", "the", "photo", "picture", "image", "of", "something", "thing", "object", "in", "with"])
+_BETWEEN = re.compile(r"\b(?:and|left of|right of|above|below|behind|in front of|next to)\b|[,;.]")
 
 
 @dataclass(frozen=True)
@@ -52,7 +77,8 @@ class Oracle:
 
     def __post_init__(self) -> None:
         if self.family not in _FAMILIES:
-            raise ValueError(f"No oracle is called {self.family!r}; choose one of {', '.join(_FAMILIES)}.")
+            known = ", ".join((*_FAMILIES, *PAIRS))
+            raise ValueError(f"No oracle is called {self.family!r}; choose one of {known}.")
         if self.dim < 1:
             raise ValueError(f"An oracle needs at least one dimension; got dim={self.dim}.")
 
@@ -72,8 +98,104 @@ class Oracle:
         return function(items.values).float()
 
 
+@dataclass(frozen=True)
+class PairedOracle:
+    """One tower of a pair that sees the same objects as the other and may bind them by another function.
+
+        x = sum over objects ( sum_w u[w]  +  bound(words of the object) ),    u[w] in {-1, 1}^dim, the same in both
+
+    `bound` is 0 (bag), prod_w v[w] (product), a free vector (rote). Words that only build the sentence are skipped and
+    an object ends at "and", a comma or a relation, so captions of any wording can be read. A single word ("something
+    red") has no product.
+
+    What can be repaired on the text side is known: `pair-rotated` by a linear map; `pair-mismatched` by a rule that
+    knows the values, but by no linear map on objects never seen; `pair-bag` by no linear map at all, since a caption
+    and its swap have one vector; `pair-rote` by nothing, on objects never seen. `pair-aligned` needs no repair.
+
+    Args:
+        kind: "scene" or "text".
+        rule: what binds an object's words.
+        dim: width.
+        seed: of every vector.
+
+    Example:
+        >>> text = PairedOracle("text", "product", dim=8)
+        >>> both = text.embed(["a red cube and a blue sphere", "a photo of a red cube", "a blue sphere"])
+        >>> bool(torch.equal(both[0], both[1] + both[2]))
+        True
+    """
+
+    kind: Literal["scene", "text"]
+    rule: Rule
+    dim: int = 64
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.dim < 1:
+            raise ValueError(f"An oracle needs at least one dimension; got dim={self.dim}.")
+
+    @property
+    def fingerprint(self) -> Mapping[str, object]:
+        """Rule, width and seed determine the vectors."""
+        return {
+            "library": "colligate", "oracle": f"paired {self.rule}", "kind": self.kind, "dim": self.dim,
+            "seed": self.seed, "dtype": "float32",
+        }  # fmt: skip
+
+    def embed(self, items: Scenes | Sequence[str]) -> Float[Tensor, "item dim"]:
+        """One vector for each scene or caption.
+
+        Raises:
+            ValueError: a caption names no object.
+        """
+        if isinstance(items, Scenes):
+            known = items.objects.unique()
+            words = [tuple(_tokens(items.space.describe_object(int(o)))) if o >= 0 else () for o in known]
+            table = torch.stack([self._object(of) for of in words])
+            vectors = table[torch.searchsorted(known, items.objects)].sum(1)
+        else:
+            objects = [_objects_of(text) for text in items]
+            distinct = {of: self._object(of) for row in objects for of in row}
+            vectors = torch.stack([torch.stack([distinct[of] for of in row]).sum(0) for row in objects])
+        if self.rule == "rotated":
+            square = torch.randn(self.dim, self.dim, generator=self._generator("rotation"), dtype=torch.float64)
+            vectors = vectors @ torch.linalg.qr(square).Q
+        return vectors.float()
+
+    def _object(self, words: tuple[str, ...]) -> Float[Tensor, " dim"]:
+        total = torch.zeros(self.dim, dtype=torch.float64)
+        for word in words:
+            total += self._signs("value", word)
+        if len(words) < 2 or self.rule == "bag":
+            return total
+        if self.rule == "rote":
+            return total + self._signs("object", " ".join(sorted(words)))
+        role = f"factor of {self.kind}" if self.rule == "own-product" else "factor"
+        return total + torch.stack([self._signs(role, word) for word in words]).prod(0)
+
+    def _signs(self, role: str, word: str) -> Float[Tensor, " dim"]:
+        drawn = torch.randint(2, (self.dim,), generator=self._generator(f"{role} {word}"))
+        return 2 * drawn.double() - 1
+
+    def _generator(self, what: str) -> torch.Generator:
+        digest = hashlib.sha256(f"{self.seed} {what}".encode()).digest()
+        return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
+
+
+def _tokens(text: str) -> list[str]:
+    return [word for word in re.findall(r"\w+", text.lower()) if word not in _SILENT]
+
+
+def _objects_of(text: str) -> list[tuple[str, ...]]:
+    """The words of each object that a caption names."""
+    found = [words for part in _BETWEEN.split(text.lower()) if (words := tuple(_tokens(part)))]
+    if not found:
+        raise ValueError(f"The caption {text!r} names no object; an oracle reads captions such as 'a red cube'.")
+    return found
+
+
 def load(name: str, options: LoadOptions) -> Model:
-    """Load `NAME`, `NAME:DIM` or `NAME?dim=DIM&seed=SEED`.
+    """Load `NAME`, `NAME:DIM` or `NAME?dim=DIM&seed=SEED`; a name in `PAIRS` gives a scene and a text tower.
 
     Raises:
         ValueError: the name or a setting is not known, or an option was given that oracles don't have.
@@ -93,6 +215,10 @@ def load(name: str, options: LoadOptions) -> Model:
         if name_of not in {"dim", "seed"} or not given.isdigit():
             raise ValueError(f"An oracle takes dim=NUMBER and seed=NUMBER; got {name_of}={given} in oracle:{name}.")
         settings[name_of] = int(given)
+    if family in PAIRS:
+        kinds: tuple[Literal["scene", "text"], ...] = ("scene", "text")
+        towers = {kind: PairedOracle(kind, rule, **settings) for kind, rule in zip(kinds, PAIRS[family], strict=True)}
+        return Model(f"oracle:{name}", towers)
     return Model(f"oracle:{name}", {"scene": Oracle(family, **settings)})
 
 
