@@ -374,15 +374,10 @@ class BySwaps:
             ValueError: too few values for closed quadruples at this coverage, no scene of the test part has a swap
                 inside it, or no draw lets the fit part see every value.
         """
-        generator = torch.Generator().manual_seed(seed)
-        wide, sides, lines = self._plan(scenes.space)
-        every = scenes.space.object_values(torch.arange(scenes.space.num_objects))
-        object_codes = self._draw(scenes.space, wide, sides, lines, generator)
-        for _ in range(_DRAWS):
-            if _show_all(every, object_codes == 0):
-                break
-            object_codes = self._draw(scenes.space, wide, sides, lines, generator)
-        objects = {part: object_codes.eq(i).nonzero()[:, 0] for i, part in enumerate(PARTS)}
+        objects = self.objects(scenes.space, seed)
+        object_codes = torch.zeros(scenes.space.num_objects, dtype=torch.int64)
+        for code, part in enumerate(PARTS):
+            object_codes[objects[part]] = code
         codes = _codes_of_scenes(object_codes[scenes.objects.clamp(min=0)], scenes.filled)
         test = codes.eq(PARTS.index("test"))
         if not swaps_within(scenes[test], objects["test"]).any():
@@ -392,6 +387,27 @@ class BySwaps:
             )
         name = f"by swaps, coverage {self.coverage:g}, validation {self.validation:g}, seed {seed}"
         return _assemble(scenes, codes, name, objects=objects, empty_validation=self.validation == 0)
+
+    def objects(self, space: ConceptSpace, seed: int) -> dict[str, Int[Tensor, " object"]]:
+        """The objects of each part, without any scenes.
+
+        Raises:
+            ValueError: too few values for closed quadruples at this coverage.
+
+        Example:
+            >>> parts = BySwaps(coverage=0.5).objects(ConceptSpace(color=8, shape=3), seed=0)
+            >>> [len(parts[part]) for part in PARTS]
+            [12, 4, 8]
+        """
+        generator = torch.Generator().manual_seed(seed)
+        wide, sides, lines = self._plan(space)
+        every = space.object_values(torch.arange(space.num_objects))
+        object_codes = self._draw(space, wide, sides, lines, generator)
+        for _ in range(_DRAWS):
+            if _show_all(every, object_codes == 0):
+                break
+            object_codes = self._draw(space, wide, sides, lines, generator)
+        return {part: object_codes.eq(i).nonzero()[:, 0] for i, part in enumerate(PARTS)}
 
     def _plan(self, space: ConceptSpace) -> tuple[int, list[int], tuple[int, int]]:
         """Which concept is grouped, how many values of each other one a block has, and lines for validation, test."""

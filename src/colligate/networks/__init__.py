@@ -1,0 +1,1 @@
+"""Networks that training and repair share."""

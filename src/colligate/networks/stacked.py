@@ -1,0 +1,129 @@
+"""Layers whose every parameter has a leading member axis: many networks of one shape trained in one pass.
+
+A single network is one member. Each member draws its weights from its own generator, so that a member of a stack
+starts exactly as the same network does alone.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+
+def generators(seeds: Sequence[int]) -> list[torch.Generator]:
+    """One generator a member, on the CPU: weights don't depend on the device."""
+    return [torch.Generator().manual_seed(seed) for seed in seeds]
+
+
+def drawn(members: Sequence[torch.Generator], shape: tuple[int, ...], std: float) -> nn.Parameter:
+    """Normal weights `[member, *shape]`, each member's from its own generator."""
+    return nn.Parameter(torch.stack([std * torch.randn(shape, generator=g) for g in members]))
+
+
+class Affine(nn.Module):
+    """A linear map with bias for each member: `y = x W + b`.
+
+    Args:
+        members: a generator for each member.
+        fan_in: width of the input.
+        fan_out: width of the output.
+        gain: weights are normal with deviation gain / sqrt(fan_in).
+
+    Example:
+        >>> Affine(generators([0, 1]), 4, 3)(torch.ones(2, 5, 4)).shape
+        torch.Size([2, 5, 3])
+    """
+
+    def __init__(self, members: Sequence[torch.Generator], fan_in: int, fan_out: int, gain: float = 1.0) -> None:
+        super().__init__()
+        self.weight = drawn(members, (fan_in, fan_out), gain * fan_in**-0.5)
+        self.bias = nn.Parameter(torch.zeros(len(members), 1, fan_out))
+
+    def forward(self, x: Float[Tensor, "member row dim"]) -> Float[Tensor, "member row _"]:
+        """Apply each member's map to its rows."""
+        return affine(x, self.weight, self.bias)
+
+
+def affine(
+    x: Float[Tensor, "member row dim"], weight: Float[Tensor, "member dim out"], bias: Float[Tensor, "member 1 out"]
+) -> Float[Tensor, "member row out"]:
+    """`x W + b` for each member."""
+    if len(x) == 1:  # a product of two matrices is faster than a batch of one
+        return torch.addmm(bias[0], x[0], weight[0])[None]
+    return torch.baddbmm(bias, x, weight)
+
+
+class Table(nn.Module):
+    """Rows of vectors for each member.
+
+    Example:
+        >>> Table(generators([0]), 6, 4)(torch.tensor([[[0, 5]]])).shape
+        torch.Size([1, 1, 2, 4])
+    """
+
+    def __init__(self, members: Sequence[torch.Generator], rows: int, dim: int, scale: float = 1.0) -> None:
+        super().__init__()
+        self.weight = drawn(members, (rows, dim), scale)
+
+    def forward(self, ids: Int[Tensor, "member ..."]) -> Float[Tensor, "member ... dim"]:
+        """Look up each member's rows."""
+        members, rows, dim = self.weight.shape
+        shift = torch.arange(members, device=ids.device).reshape(-1, *[1] * (ids.ndim - 1)) * rows
+        return nn.functional.embedding(ids + shift, self.weight.reshape(members * rows, dim))
+
+
+class Block(nn.Module):
+    """A pre-norm transformer layer for each member: attention, then two affine maps with GELU between.
+
+    The norms have no weights of their own: the affine map behind each could absorb them. The member axis is folded into
+    the batch of the attention.
+
+    Args:
+        members: a generator for each member.
+        width: of tokens.
+        heads: of the attention; divides the width.
+        hidden: width between the two maps.
+        depth: number of layers in all; the maps that write into the residual start smaller by its root.
+    """
+
+    def __init__(self, members: Sequence[torch.Generator], width: int, heads: int, hidden: int, depth: int) -> None:
+        super().__init__()
+        self.heads = heads
+        small = (2 * depth) ** -0.5
+        self.qkv = Affine(members, width, 3 * width)
+        self.out = Affine(members, width, width, small)
+        self.up = Affine(members, width, hidden)
+        self.down = Affine(members, hidden, width, small)
+
+    def forward(
+        self, x: Float[Tensor, "member item token dim"], mask: Tensor | None, *, last: bool
+    ) -> Float[Tensor, "member item _ dim"]:
+        """The tokens after this layer; with `last`, the final token alone, whatever else isn't needed left out.
+
+        Args:
+            x: tokens.
+            mask: which token may look at which; None for all.
+            last: whether only the final token is read.
+        """
+        members, items, tokens, width = x.shape
+        normed = nn.functional.layer_norm(x, (width,))
+        if last:
+            weight, bias = self.qkv.weight, self.qkv.bias
+            query = affine(normed[:, :, -1], weight[..., :width], bias[..., :width])
+            pair = affine(normed.reshape(members, -1, width), weight[..., width:], bias[..., width:])
+            key, value = self._split(pair, items, tokens, 2)
+            query = self._split(query, items, 1, 1)[0]
+            mask = None if mask is None else mask[-1:]
+            x = x[:, :, -1:]
+        else:
+            query, key, value = self._split(self.qkv(normed.reshape(members, -1, width)), items, tokens, 3)
+        read = nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+        read = read.transpose(1, 2).reshape(members, -1, width)
+        x = x + self.out(read).reshape(x.shape)
+        normed = nn.functional.layer_norm(x, (width,)).reshape(members, -1, width)
+        return x + self.down(nn.functional.gelu(self.up(normed))).reshape(x.shape)
+
+    def _split(self, x: Float[Tensor, "member row dim"], items: int, tokens: int, parts: int) -> tuple[Tensor, ...]:
+        """Queries, keys and values as [member x item, head, token, dim]."""
+        return x.reshape(len(x) * items, tokens, parts, self.heads, -1).permute(2, 0, 3, 1, 4).unbind(0)

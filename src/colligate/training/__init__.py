@@ -1,0 +1,1 @@
+"""When does binding emerge: dual encoders trained from scratch on scenes of seen objects."""
