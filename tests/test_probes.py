@@ -301,3 +301,15 @@ def test_a_concept_of_one_value_is_always_recognised() -> None:
     embeddings = Embeddings(object_table(space, 2, 16)(scenes.values), scenes)
     probes = fit_probes(embeddings, ByScene().split(scenes, seed=0), QUICK)
     assert probes.recognise(embeddings.vectors, scenes).concepts[:, 1].all()
+
+
+def test_strengths_compared_on_some_scenes_end_at_the_optimum_of_all():
+    scenes = ConceptSpace(color=5, shape=4).all_scenes(slots=2)
+    embeddings = Embeddings(object_product(scenes.space, 2, 48)(scenes.values).float(), scenes)
+    split = ByScene().split(scenes, seed=0)
+    settings = ProbeSettings(strengths=(1e-2,), tolerance=1e-6)
+    whole = fit_probes(embeddings, split, settings)
+    screened = fit_probes(embeddings, split, replace(settings, screened=60))
+    assert screened.strengths == whole.strengths
+    for name in whole.losses:
+        assert screened.losses[name] == pytest.approx(whole.losses[name], rel=1e-4)

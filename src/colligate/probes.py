@@ -7,7 +7,7 @@ distribution over what is present. It sees every object, but never a scene that 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -33,6 +33,8 @@ class ProbeSettings:
     """Weight of the penalty on the scores' size (strict)."""
     strengths: tuple[float, ...] = (1e-8, 1e-6, 1e-4, 1e-2, 1.0)
     """Shrinkages tried, relative to the vectors' variance: near 0 all directions count alike, at 1 large ones lead."""
+    screened: int = 20_000
+    """Most fit scenes on which strengths are compared (strict); the chosen one is then fitted on all of them."""
     max_steps: int = 300
     """Most L-BFGS steps (strict)."""
     tolerance: float = 1e-4
@@ -342,33 +344,71 @@ def _fit_strict(vectors: Tensor, targets: dict[str, Tensor], split: Split, setti
             "ProbeSettings a single strength."
         )
     axes = Axes.of(vectors[split.fit])
-    features, validation = axes.features(vectors[split.fit]), vectors[split.validation]
+    features, validation = axes.features(vectors[split.fit]), vectors[split.validation].float()
+    few = len(features) <= settings.screened
+    trial = torch.arange(len(features)) if few else _some(len(features), settings.screened, settings.seed)
     names_of: dict[int, list[str]] = {}
     for name, present in targets.items():
         names_of.setdefault(present.shape[1], []).append(name)
     weights, strengths, losses, steps = {}, {}, {}, {}
     for names in names_of.values():
-        stacked = torch.stack([soft_targets(targets[name][split.fit], torch.float32) for name in names])
+        soft = torch.stack([soft_targets(targets[name][split.fit], torch.float32) for name in names])
         tried = [(i, strength) for i in range(len(names)) for strength in settings.strengths]
-        found: dict[int, list[tuple[tuple[float, float], float, Tensor, float, int]]] = {}
-        for block in _blocks(tried, stacked[0].numel()):
-            of = torch.tensor([i for i, _ in block])
-            shrinkages = torch.tensor([strength for _, strength in block])
-            problem = LinearReadouts(features, SoftmaxLoss(stacked, of), stacked.shape[2], shrinkages, settings.penalty)
-            start = torch.zeros(len(block), features.shape[1] * stacked.shape[2])
-            best = minimise(problem, start, max_steps=settings.max_steps, tolerance=settings.tolerance)
-            members = torch.arange(len(block))
-            matrices = problem.weights(best.parameters, members).permute(0, 2, 1) @ axes.to_axes.T  # member, query, dim
-            entropies = problem.loss.value(problem.state(best.parameters, members), members).tolist()
-            for m, (i, strength) in enumerate(block):
-                merit = _merit(validation.float() @ matrices[m].T, targets[names[i]][split.validation])
-                found.setdefault(i, []).append((merit, strength, matrices[m], entropies[m], int(best.steps[m])))
-        for i, name in enumerate(names):
-            _, strengths[name], weights[name], losses[name], steps[name] = max(found[i], key=lambda one: one[0])
+        found: dict[int, list[tuple[tuple[float, float], float, _Readout]]] = {}
+        for (i, strength), readout in _readouts(features[trial], soft[:, trial], tried, settings):
+            scores = validation @ (readout.weights.T @ axes.to_axes.T).T
+            merit = _merit(scores, targets[names[i]][split.validation])
+            found.setdefault(i, []).append((merit, strength, readout))
+        best = {i: max(of_name, key=lambda one: one[0])[1:] for i, of_name in found.items()}
+        if not few:
+            chosen, start = [(i, strength) for i, (strength, _) in best.items()], [r.weights for _, r in best.values()]
+            again = _readouts(features, soft, chosen, settings, start)
+            best = {i: (strength, readout) for (i, strength), readout in again}
+        for i, (strength, readout) in best.items():
+            weights[names[i]], strengths[names[i]] = readout.weights.T @ axes.to_axes.T, strength
+            losses[names[i]], steps[names[i]] = readout.loss, readout.steps
     return weights, strengths, losses, steps
 
 
-def _blocks(tried: list[tuple[int, float]], size: int) -> Iterator[list[tuple[int, float]]]:
+class _Readout(NamedTuple):
+    """One fitted read-out: weights on the features, its cross-entropy on the fit part, steps taken."""
+
+    weights: Float[Tensor, "axis query"]
+    loss: float
+    steps: int
+
+
+def _readouts(
+    features: Float[Tensor, "scene axis"],
+    soft: Float[Tensor, "problem scene query"],
+    tried: Sequence[tuple[int, float]],
+    settings: ProbeSettings,
+    start: Sequence[Float[Tensor, "axis query"]] | None = None,
+) -> Iterator[tuple[tuple[int, float], _Readout]]:
+    """Fit a read-out for each (problem, strength), from zero or from given weights."""
+    done = 0
+    for block in _blocks(tried, soft[0].numel()):
+        of = torch.tensor([i for i, _ in block])
+        shrinkages = torch.tensor([strength for _, strength in block])
+        problem = LinearReadouts(features, SoftmaxLoss(soft, of), soft.shape[2], shrinkages, settings.penalty)
+        at = torch.zeros(len(block), features.shape[1] * soft.shape[2])
+        if start is not None:
+            given = torch.stack(list(start[done : done + len(block)]))
+            at = (given / problem.scale[:, :, None]).reshape(len(block), -1)
+        best = minimise(problem, at, max_steps=settings.max_steps, tolerance=settings.tolerance)
+        members = torch.arange(len(block))
+        matrices = problem.weights(best.parameters, members)
+        entropies = problem.loss.value(problem.state(best.parameters, members), members).tolist()
+        for m, one in enumerate(block):
+            yield one, _Readout(matrices[m], entropies[m], int(best.steps[m]))
+        done += len(block)
+
+
+def _some(of: int, budget: int, seed: int) -> Int[Tensor, " row"]:
+    return torch.randperm(of, generator=torch.Generator().manual_seed(seed))[:budget].sort().values
+
+
+def _blocks(tried: Sequence[tuple[int, float]], size: int) -> Iterator[Sequence[tuple[int, float]]]:
     """As many members at a time as keep the stacked logits below 50 million numbers."""
     step = max(1, 50_000_000 // max(size, 1))
     for start in range(0, len(tried), step):

@@ -16,6 +16,11 @@ from torch import Tensor
 
 EMPTY = -1
 """What `Scenes.values` and `Scenes.objects` hold where a slot is empty."""
+RESERVED = frozenset({
+    "", "object", "concept", "concepts", "joint", "across", "swap", "shared", "different", "avg", "avg+pos", "avg.set",
+    "single", "orthogonal", "least_squares", "up_to_order",
+})  # fmt: skip
+"""Words that stand beside concept names in metric ids."""
 
 
 @dataclass(frozen=True, init=False)
@@ -64,8 +69,8 @@ class ConceptSpace:
             if len(set(of_concept)) < len(of_concept):
                 repeated = next(w for w in of_concept if of_concept.count(w) > 1)
                 raise ValueError(f"Concept {name!r} lists the value {repeated!r} twice; each value needs its own word.")
-            if name in {"object", ""}:
-                raise ValueError(f"A concept can't be called {name!r}; choose another name.")
+            if name in RESERVED:
+                raise ValueError(f"A concept can't be called {name!r}, which means something in metric ids; rename it.")
 
     @property
     def sizes(self) -> tuple[int, ...]:
