@@ -102,13 +102,9 @@ def load_checkpoint(folder: Path) -> Checkpoint:
     if hashlib.sha256(content).hexdigest() != described["sha256"]:
         raise ValueError(f"{file} isn't the file that {path.name} describes (its hash differs); copy it again.")
     try:
-        shape = DualShape(
-            **{
-                **described["shape"],
-                "scene": EncoderShape(**described["shape"]["scene"]),
-                "query": EncoderShape(**described["shape"]["query"]),
-            }
-        )
+        sizes: dict[str, Any] = described["shape"]
+        towers = {name: EncoderShape(**sizes[name]) for name in ("scene", "query")}
+        shape = DualShape(**{**sizes, **towers})
         model = DualEncoder(ConceptSpace(described["space"]), described["slots"], shape, [0])
         _load_own(model, load(content))
     except (KeyError, TypeError, RuntimeError) as error:

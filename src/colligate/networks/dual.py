@@ -81,6 +81,12 @@ class DualEncoder(nn.Module):
         """Vectors of queries that ask for a value, concept by concept."""
         return self.query.encode_values()
 
+    def queries(
+        self, objects: Int[Tensor, "member query"]
+    ) -> tuple[Float[Tensor, "member query dim"], Float[Tensor, "member value dim"]]:
+        """Vectors of queries for objects, by id, and for every value."""
+        return self.query.encode_queries(self.space.object_values(objects))
+
     def compared(self, vectors: Float[Tensor, "member item dim"]) -> Float[Tensor, "member item dim"]:
         """Vectors ready for a plain product: of length one under cosine, in float32 at least."""
         wide = vectors.to(torch.promote_types(vectors.dtype, torch.float32))

@@ -116,6 +116,12 @@ class Encoder(nn.Module):
         """A vector for each value alone, concept by concept: the queries that ask for a value."""
         raise NotImplementedError
 
+    def encode_queries(
+        self, values: Int[Tensor, "member query concept"]
+    ) -> tuple[Float[Tensor, "member query dim"], Float[Tensor, "member value dim"]]:
+        """Vectors of objects and of each value alone; in one pass where their sequences are equally long."""
+        return self.encode(values[:, :, None]), self.encode_values()
+
 
 class TransformerEncoder(Encoder):
     """A pre-norm transformer over the tokens of a scene, read at the last one.
@@ -168,6 +174,17 @@ class TransformerEncoder(Encoder):
         if self.kind == "object-tokens":
             return self._transform(self._with_read(self.table(ids)), None)
         return self._transform(self._placed(ids), None)
+
+    def encode_queries(
+        self, values: Int[Tensor, "member query concept"]
+    ) -> tuple[Float[Tensor, "member query dim"], Float[Tensor, "member value dim"]]:
+        """Vectors of objects and of each value alone."""
+        if self.kind != "object-tokens":
+            return super().encode_queries(values)
+        objects, each = self.table(values + self.starts).sum(2), self.table.weight[:, : self.start]
+        tokens = torch.cat([objects, each], 1)[:, :, None]
+        found = self._transform(self._with_read(tokens), None)
+        return found[:, : values.shape[1]], found[:, values.shape[1] :]
 
     def _with_read(self, tokens: Float[Tensor, "member item token dim"]) -> Float[Tensor, "member item _ dim"]:
         """The tokens and the read-out token."""

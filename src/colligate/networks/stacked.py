@@ -21,6 +21,9 @@ def drawn(members: Sequence[torch.Generator], shape: tuple[int, ...], std: float
     return nn.Parameter(torch.stack([std * torch.randn(shape, generator=g) for g in members]))
 
 
+_FEW = 4  # pairs of tokens up to which elementwise products are fastest
+
+
 class Affine(nn.Module):
     """A linear map with bias for each member: `y = x W + b`.
 
@@ -111,19 +114,43 @@ class Block(nn.Module):
         if last:
             weight, bias = self.qkv.weight, self.qkv.bias
             query = affine(normed[:, :, -1], weight[..., :width], bias[..., :width])
+            query = query.reshape(members * items, 1, self.heads, -1)
             pair = affine(normed.reshape(members, -1, width), weight[..., width:], bias[..., width:])
-            key, value = self._split(pair, items, tokens, 2)
-            query = self._split(query, items, 1, 1)[0]
+            key, value = pair.reshape(members * items, tokens, 2, self.heads, -1).unbind(2)
             mask = None if mask is None else mask[-1:]
             x = x[:, :, -1:]
         else:
-            query, key, value = self._split(self.qkv(normed.reshape(members, -1, width)), items, tokens, 3)
-        read = nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
-        read = read.transpose(1, 2).reshape(members, -1, width)
-        x = x + self.out(read).reshape(x.shape)
+            triple = self.qkv(normed.reshape(members, -1, width))
+            query, key, value = triple.reshape(members * items, tokens, 3, self.heads, -1).unbind(2)
+        x = x + self.out(attend(query, key, value, mask).reshape(members, -1, width)).reshape(x.shape)
         normed = nn.functional.layer_norm(x, (width,)).reshape(members, -1, width)
         return x + self.down(nn.functional.gelu(self.up(normed))).reshape(x.shape)
 
-    def _split(self, x: Float[Tensor, "member row dim"], items: int, tokens: int, parts: int) -> tuple[Tensor, ...]:
-        """Queries, keys and values as [member x item, head, token, dim]."""
-        return x.reshape(len(x) * items, tokens, parts, self.heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
+
+def attend(
+    query: Float[Tensor, "item asking head dim"],
+    key: Float[Tensor, "item token head dim"],
+    value: Float[Tensor, "item token head dim"],
+    mask: Tensor | None = None,
+) -> Float[Tensor, "item asking head dim"]:
+    """Softmax attention, by whichever of three equal ways is fastest for these sizes.
+
+    A handful of tokens costs least as sums of elementwise products; bfloat16 on a CPU as plain matrix products; all
+    else goes through torch's own (see docs/emergence.md for the timings).
+
+    Args:
+        query: of the tokens that read.
+        key: of the tokens that are read.
+        value: of the tokens that are read.
+        mask: [asking, token], True where one may look at the other; None for everywhere.
+    """
+    factor = query.shape[-1] ** -0.5
+    if mask is None and query.shape[1] * key.shape[1] <= _FEW:
+        scores = (query[:, :, None] * key[:, None]).sum(-1) * factor  # [item asking token head]
+        return (scores.softmax(2)[..., None] * value[:, None]).sum(2)
+    query, key, value = (x.transpose(1, 2) for x in (query, key, value))
+    if query.dtype == torch.bfloat16 and query.device.type == "cpu":
+        scores = query @ key.transpose(-1, -2) * factor
+        scores = scores if mask is None else scores.masked_fill(~mask, -torch.inf)
+        return (scores.softmax(-1).to(value.dtype) @ value).transpose(1, 2)
+    return nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask).transpose(1, 2)

@@ -1,0 +1,206 @@
+"""What is trained, on what, and how."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from colligate.networks.dual import DualShape, Similarity
+from colligate.networks.encoders import EncoderKind, EncoderShape
+from colligate.scenes.space import ConceptSpace
+from colligate.scenes.splits import ByObject, BySwaps
+from colligate.training.data import BatchPlan, query_choice, scene_draw
+from colligate.training.objective import LossKind
+from colligate.training.penalty import PenaltyKind
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """A dual encoder trained from scratch on scenes of some objects; tested on scenes of the others."""
+
+    concepts: int = 2
+    """Number of concepts, C."""
+    values: int = 20
+    """Number of values of each concept, V; there are V^C objects."""
+    slots: int = 2
+    """Most objects in a scene."""
+    coverage: float = 0.8
+    """Share of objects that training shows."""
+    hold_out: Literal["swaps", "objects"] = "swaps"
+    """How objects are held out: in closed swap quadruples, so that binding can be tested among unseen objects only, or
+    at random (the paper)."""
+    validation: float = 0.3
+    """Share of the held-out objects that choose the checkpoint."""
+    encoder: EncoderKind = "object-tokens"
+    """What reads scenes and queries: object-tokens, value-tokens (the paper), grouped-tokens (value tokens, the first
+    layer's attention within objects), causal-tokens, product (binds by construction), bag (can't bind)."""
+    width: int = 128
+    """Width of tokens."""
+    layers: int = 2
+    """Transformer layers of the scene encoder."""
+    query_layers: int = 1
+    """Transformer layers of the query encoder."""
+    heads: int = 4
+    """Attention heads."""
+    hidden: int = 0
+    """Width inside a layer; 0 for four times the width."""
+    dim: int = 256
+    """Width of the vectors that are compared."""
+    scale: float = 1.0
+    """Deviation of the values' vectors at the start."""
+    towers: Literal["separate", "shared"] = "separate"
+    """Whether queries have an encoder of their own."""
+    similarity: Similarity = "cosine"
+    """How vectors are compared."""
+    temperature: float = 14.0
+    """Factor on similarities at the start; it is learned."""
+    warmest: float = 100.0
+    """Most it may become."""
+    scenes: str = "mixed:0.6"
+    """Scenes that training shows: random (independent seen objects; the paper), quadruples (a scene and its swap, all
+    four objects seen), or mixed:SHARE of quadruples."""
+    fewer: float = 0.1
+    """Share of scenes with fewer objects than slots."""
+    queries: str = "table"
+    """Objects that are queries at each step: table (every seen one), in-batch, swaps (and swaps; swaps:64 keeps 64 of
+    the batch's), random:N (and N random ones)."""
+    held_out_negatives: bool = False
+    """Let held-out objects be queries, where they are always negatives; the paper's code does."""
+    loss: LossKind = "scene-to-query"
+    """Which way the softmax runs: scene-to-query, query-to-scene, both, or sigmoid."""
+    value_loss: float = 0.3
+    """Weight of the loss on queries for single values."""
+    penalty: PenaltyKind = "none"
+    """Pull towards a simple binding function: object-products, or additive (which can't bind)."""
+    penalty_weight: float = 0.1
+    """Weight of the penalty."""
+    batch: int = 256
+    """Scenes in a step."""
+    steps: int = 2000
+    """Steps of training; it stops by steps, never by the clock."""
+    rate: float = 2e-3
+    """Learning rate after the warm-up."""
+    warmup: int = 200
+    """Steps in which the rate rises."""
+    schedule: Literal["linear", "cosine", "constant"] = "linear"
+    """How the rate falls to zero afterwards."""
+    decay: float = 0.1
+    """Weight decay of matrices."""
+    momentum: float = 0.98
+    """Second moment's memory in AdamW (beta2)."""
+    clip: float = 0.0
+    """Longest gradient of a member; 0 for no limit."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Of the encoders' products; auto takes bfloat16 where the hardware multiplies it fast. Scores are in float32."""
+    evaluate_every: int = 250
+    """Steps between looks at recognition."""
+    checkpoint_every: int = 500
+    """Steps between states that a killed run goes on from."""
+    budget: int = 4096
+    """Most scenes of a part that are scored at the end (512 along the way)."""
+    seed: int = 0
+    """Of the division of objects, the start and the scenes."""
+    device: str = "auto"
+    """Where it runs: auto, cpu, cuda."""
+    runs: Path = Path("runs")
+    """Folder of run folders."""
+    force: bool = False
+    """Train again even if the same run is finished."""
+
+    def __post_init__(self) -> None:
+        if self.values < 2 or self.concepts < 2:
+            raise ValueError(
+                f"Binding needs at least 2 concepts of 2 values; got {self.concepts} of {self.values}. Give more."
+            )
+        if min(self.steps, self.evaluate_every, self.checkpoint_every, self.budget) < 1 or self.rate <= 0:
+            raise ValueError("Steps, evaluate-every, checkpoint-every and budget start at 1, and the rate above 0.")
+        if not 0 <= self.warmup <= self.steps:
+            raise ValueError(f"The warm-up of {self.warmup} steps must fit into {self.steps} steps; lower it.")
+        if self.slots < 2 and self.scenes != "random":
+            raise ValueError("Swaps need two objects in a scene; give more slots, or scenes=random.")
+        _ = self.shape, self.plan, scene_draw(self.scenes), query_choice(self.queries)  # each checks its own part
+
+    @property
+    def space(self) -> ConceptSpace:
+        """The concepts, named concept1, concept2, ..."""
+        return ConceptSpace({f"concept{c + 1}": self.values for c in range(self.concepts)})
+
+    @property
+    def shape(self) -> DualShape:
+        """The two encoders."""
+        scene = EncoderShape(
+            kind=self.encoder, width=self.width, layers=self.layers, heads=self.heads, hidden=self.hidden, dim=self.dim,
+            scale=self.scale,
+        )  # fmt: skip
+        query = EncoderShape(
+            kind=self.encoder, width=self.width, layers=self.query_layers, heads=self.heads, hidden=self.hidden,
+            dim=self.dim, scale=self.scale,
+        )  # fmt: skip
+        return DualShape(
+            scene=scene, query=query, towers=self.towers, similarity=self.similarity, temperature=self.temperature
+        )
+
+    @property
+    def plan(self) -> BatchPlan:
+        """Scenes of a step."""
+        plan = BatchPlan(self.batch, self.slots, self.fewer if self.slots > 1 else 0.0)
+        if plan.groups[0][0] % 2 and self.scenes == "quadruples":
+            raise ValueError(f"Quadruples come in pairs; a batch with {plan.groups[0][0]} full scenes has an odd one.")
+        return plan
+
+    def divide(self) -> dict[str, Int[Tensor, " object"]]:
+        """Object ids of fit, validation and test.
+
+        Raises:
+            ValueError: the coverage leaves a value unseen or a part empty.
+
+        Example:
+            >>> {part: len(ids) for part, ids in TrainConfig().divide().items()}
+            {'fit': 320, 'validation': 24, 'test': 56}
+        """
+        if self.hold_out == "swaps":
+            parts = BySwaps(coverage=self.coverage, validation=self.validation).objects(self.space, self.seed)
+        else:
+            rule = ByObject(coverage=self.coverage, validation=self.validation)
+            split = rule.split(self.space.all_scenes(slots=1), self.seed)
+            parts = dict(split.objects or {})
+        return {part: parts[part] for part in ("fit", "validation", "test")}
+
+    def rate_at(self, step: int) -> float:
+        """Learning rate of a step, counted from 0.
+
+        Example:
+            >>> TrainConfig(rate=1.0, warmup=10, steps=110).rate_at(9), TrainConfig(steps=200).rate_at(200)
+            (1.0, 0.0)
+        """
+        if step < self.warmup:
+            return self.rate * (step + 1) / self.warmup
+        left = (self.steps - step) / max(1, self.steps - self.warmup)
+        if self.schedule == "constant":
+            return self.rate
+        return self.rate * (
+            left if self.schedule == "linear" else 0.5 - 0.5 * torch.tensor(left * torch.pi).cos().item()
+        )
+
+
+def paper_config(**changes: object) -> TrainConfig:
+    """The README settings of the authors' code: 400 objects, two encoders of 8M parameters, 50,000 steps.
+
+    Differs: the checkpoint is chosen on validation objects, not on test; the temperature's limit is one in training and
+    test (theirs 10 and 100); object queries aren't padded; weights start as ours do, embeddings at their scale.
+
+    Example:
+        >>> paper_config().held_out_negatives, paper_config(steps=100, warmup=10).steps
+        (True, 100)
+    """
+    settings: dict[str, object] = {
+        "encoder": "value-tokens", "width": 256, "layers": 6, "query_layers": 6, "heads": 4, "hidden": 2048, "dim": 64,
+        "scale": 0.12, "hold_out": "objects", "scenes": "random", "fewer": 0.5, "queries": "swaps:64",
+        "held_out_negatives": True, "loss": "scene-to-query", "value_loss": 1.0, "temperature": 3.158, "warmest": 10.0,
+        "batch": 512, "steps": 50_000, "rate": 3e-5, "warmup": 5_000, "decay": 0.1, "momentum": 0.999,
+        "evaluate_every": 200,
+    }  # fmt: skip
+    return TrainConfig(**{**settings, **changes})  # type: ignore[arg-type]

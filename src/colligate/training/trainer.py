@@ -1,0 +1,266 @@
+"""A stack of dual encoders in training: the steps, and the state that a killed run goes on from."""
+
+import json
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from colligate.networks.dual import DualEncoder
+from colligate.records import write_atomic
+from colligate.training.config import TrainConfig
+from colligate.training.data import ObjectPool, query_choice, scene_draw, value_targets
+from colligate.training.objective import Objective
+from colligate.training.penalty import Distance
+from colligate.training.recognition import PartScenes, part_scenes, quick_look
+
+STATE_SCHEMA = 1
+LOOK = 512
+"""Scenes of a part that are scored along the way."""
+_STACKABLE = {"seed", "coverage", "runs", "force", "device"}
+
+
+class DivergedError(ArithmeticError):
+    """The loss is no longer a number."""
+
+
+class Best(NamedTuple):
+    """The step whose validation recognition was highest, and what it was."""
+
+    step: int
+    score: float
+
+
+class Trainer:
+    """Train members of one shape in one pass; each is what it would be alone.
+
+    Args:
+        configs: one for each member; they may differ in seed and coverage only.
+        device: where it runs.
+
+    Raises:
+        ValueError: members that differ in more, or an impossible division of objects.
+    """
+
+    def __init__(self, configs: Sequence[TrainConfig], device: torch.device) -> None:
+        self.configs, self.config, self.device = list(configs), configs[0], device
+        for other in configs:
+            same = {name: getattr(self.config, name) for name in _STACKABLE}
+            if replace(other, **same) != self.config:
+                raise ValueError("Members of a stack may differ in their seed and coverage only; train them apart.")
+        seeds = [config.seed for config in configs]
+        self.divisions = [config.divide() for config in configs]
+        space = self.config.space
+        self.pools = [ObjectPool(space, division["fit"].to(device)) for division in self.divisions]
+        self.parts = [_look_parts(config, d) for config, d in zip(configs, self.divisions, strict=True)]
+        self.model = DualEncoder(space, self.config.slots, self.config.shape, seeds).to(device)
+        kind = self.config.penalty
+        self.distance = None
+        if kind != "none":
+            self.distance = Distance(kind, space, self.config.slots, self.config.dim, seeds).to(device)
+        self.generators = [torch.Generator(device).manual_seed(2**32 + seed) for seed in seeds]
+        self.optimizer = _optimizer([self.model, self.distance], self.config)
+        self.precision = chosen_precision(self.config.precision, device)
+        self.objective = Objective(self.config.loss)
+        self.value_objective = Objective("scene-to-query" if self.config.loss == "both" else self.config.loss)
+        self.draw = scene_draw(self.config.scenes)
+        self.choice = query_choice(self.config.queries, held_out=self.config.held_out_negatives)
+        self.step = 0
+        self.curves: list[list[dict[str, float]]] = [[] for _ in configs]
+        self.best = [Best(-1, -1.0) for _ in configs]
+        self.kept = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
+        self._first_bad = torch.full((), -1, device=device)
+        self._sum = torch.zeros(len(configs), device=device)
+        self._since = 0
+
+    def loss(self) -> Float[Tensor, " member"]:
+        """The loss of the next batch, for each member."""
+        batch = self.config.plan.draw(self.draw, self.pools, self.generators)
+        space, scale = self.config.space, self.model.log_scale.exp().clamp(max=self.config.warmest)
+        values = space.object_values(batch.objects)
+        targets = self.choice.choose(self.pools, batch.objects, self.generators)
+        with self._autocast():
+            parts, start = [], 0
+            for num, count in batch.groups:
+                parts.append(self.model.scene.encode(values[:, start : start + num, :count]))
+                start += num
+            asked, by_value = self.model.queries(targets.ids)
+        scenes, asked = self.model.compared(torch.cat(parts, 1)), self.model.compared(asked)
+        loss = self.objective(scenes, asked, targets, scale, self.model.bias)
+        if self.config.value_loss:
+            true = value_targets(space, values)
+            by_value = self.model.compared(by_value)
+            of_values = self.value_objective(scenes, by_value, true, scale, self.model.bias)
+            loss = loss + self.config.value_loss * of_values
+        if self.distance is not None:
+            loss = loss + self.config.penalty_weight * self.distance(scenes, values)
+        return loss
+
+    def advance(self) -> None:
+        """One step."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.config.rate_at(self.step)
+        loss = self.loss()
+        self.optimizer.zero_grad()
+        loss.sum().backward()
+        if self.config.clip:
+            _clip([p for group in self.optimizer.param_groups for p in group["params"]], self.config.clip)
+        bad = ~torch.isfinite(loss.detach()).all() & (self._first_bad < 0)
+        self._first_bad = torch.where(bad, self.step + 1, self._first_bad)
+        self._sum += loss.detach()
+        self._since += 1
+        self.optimizer.step()
+        self.step += 1
+        if self.step % 50 == 0 or self.step == self.config.steps:
+            self._check()
+
+    def _check(self) -> None:
+        step = int(self._first_bad)
+        if step >= 0:
+            good = self.best[0].step
+            kept = f"the best checkpoint before it is of step {good}" if good >= 0 else "no checkpoint was kept before"
+            raise DivergedError(
+                f"The loss is no number at step {step}; {kept}. Lower the rate (now {self.config.rate:g}), or clip "
+                "gradients (clip=1)."
+            )
+
+    def look(self) -> list[dict[str, float]]:
+        """Recognition of every member now; the best by validation is kept."""
+        self._check()
+        found = quick_look(self.model, self.parts)
+        for m, of_member in enumerate(found):
+            seen = [of_member[f"validation.{way}"] for way in ("table", "among", "swaps")]
+            real = [value for value in seen if value == value]  # no swaps: not a number
+            score = sum(real) / len(real)
+            if score >= self.best[m].score:
+                self.best[m] = Best(self.step, score)
+                for name, value in self.model.state_dict().items():
+                    self.kept[name][m] = value[m]
+            entry = {"step": float(self.step), "loss": float(self._sum[m]) / max(1, self._since), **of_member}
+            self.curves[m].append({k: v for k, v in entry.items() if v == v})
+        self._sum.zero_()
+        self._since = 0
+        return found
+
+    def chosen(self, member: int) -> DualEncoder:
+        """The member at its best step."""
+        self_state = {name: value.clone() for name, value in self.model.state_dict().items()}
+        self.model.load_state_dict(self.kept)
+        alone = self.model.select(member)
+        self.model.load_state_dict(self_state)
+        return alone
+
+    def save(self, path: Path, key: str) -> None:
+        """Write the whole state as one file: weights, moments, generators, curve.
+
+        Raises:
+            OSError: the disk is full; the state that was there still is.
+        """
+        from safetensors.torch import save
+
+        tensors = {f"model.{k}": v for k, v in self._owned().items()}
+        tensors |= {f"kept.{k}": v for k, v in self.kept.items() if k in self._owned()}
+        if self.distance is not None:
+            tensors |= {f"distance.{k}": v for k, v in self.distance.state_dict().items()}
+        for i, slots in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"moment.{i}.{name}": value for name, value in slots.items()}
+        tensors |= {f"generator.{m}": g.get_state() for m, g in enumerate(self.generators)}
+        tensors |= {"sum": self._sum}
+        facts = {
+            "schema": STATE_SCHEMA, "key": key, "step": self.step, "since": self._since, "curves": self.curves,
+            "best": [list(best) for best in self.best],
+        }  # fmt: skip
+        held = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
+        write_atomic(path, save(held, {"state": json.dumps(facts)}))
+
+    def resume(self, path: Path, key: str) -> None:
+        """Go on from a state.
+
+        Raises:
+            ValueError: a state of another layout or of other settings.
+        """
+        from safetensors import safe_open
+
+        try:
+            with safe_open(path, "pt") as file:
+                facts: dict[str, Any] = json.loads((file.metadata() or {})["state"])
+                tensors = {name: file.get_tensor(name).to(self.device) for name in file.keys()}  # noqa: SIM118
+        except Exception as error:
+            raise ValueError(f"{path} is no state of a training run ({error}); delete it to start anew.") from None
+        if facts.get("schema") != STATE_SCHEMA or facts.get("key") != key:
+            raise ValueError(f"{path} is the state of another run or version; delete it to start anew.")
+        take = lambda prefix: {k[len(prefix) :]: v for k, v in tensors.items() if k.startswith(prefix)}  # noqa: E731
+        self.model.load_state_dict(take("model."), strict=False)
+        self.kept = {**self.kept, **take("kept.")}
+        for name in set(self.kept) - set(self._owned()):  # a shared encoder's second name
+            self.kept[name] = self.kept["scene." + name.removeprefix("query.")]
+        if self.distance is not None:
+            self.distance.load_state_dict(take("distance."))
+        state = self.optimizer.state_dict()
+        moments: dict[int, dict[str, Tensor]] = {}
+        for name, value in take("moment.").items():
+            i, _, slot = name.partition(".")
+            moments.setdefault(int(i), {})[slot] = value
+        self.optimizer.load_state_dict({**state, "state": moments})
+        for m, generator in enumerate(self.generators):
+            generator.set_state(tensors[f"generator.{m}"].cpu())
+        self._sum = tensors["sum"]
+        self.step, self._since, self.curves = facts["step"], facts["since"], facts["curves"]
+        self.best = [Best(int(step), float(score)) for step, score in facts["best"]]
+
+    def _owned(self) -> dict[str, Tensor]:
+        """Weights by name, those of a shared encoder once."""
+        shared = self.model.query is self.model.scene
+        return {k: v for k, v in self.model.state_dict().items() if not (shared and k.startswith("query."))}
+
+    def _autocast(self) -> AbstractContextManager[Any]:
+        if self.precision == "float32":
+            return nullcontext()
+        return torch.autocast(self.device.type, torch.bfloat16)
+
+
+def _look_parts(config: TrainConfig, division: dict[str, Tensor]) -> dict[str, PartScenes]:
+    return {
+        name: part_scenes(config.space, division[part], slots=config.slots, budget=LOOK, seed=config.seed)
+        for name, part in (("seen", "fit"), ("validation", "validation"), ("unseen", "test"))
+        if len(division[part])
+    }
+
+
+def _optimizer(modules: Sequence[nn.Module | None], config: TrainConfig) -> torch.optim.Optimizer:
+    """AdamW, decay on matrices only (a member's bias and table of values have none)."""
+    named = [pair for module in modules if module is not None for pair in module.named_parameters()]
+    decayed = [p for name, p in named if name.endswith("weight") and "table" not in name and "distance" not in name]
+    others = [p for _, p in named if all(p is not d for d in decayed)]
+    groups = [{"params": decayed, "weight_decay": config.decay}, {"params": others, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=config.rate, betas=(0.9, config.momentum), fused=True)
+
+
+def _clip(parameters: Sequence[nn.Parameter], longest: float) -> None:
+    """Shorten each member's gradient to a length."""
+    gradients = [p.grad for p in parameters if p.grad is not None]
+    squares = torch.stack([g.flatten(1).square().sum(1) for g in gradients]).sum(0)
+    factor = (longest / squares.sqrt().clamp(min=1e-12)).clamp(max=1.0)
+    for g in gradients:
+        g.mul_(factor.reshape(-1, *[1] * (g.ndim - 1)))
+
+
+def chosen_precision(asked: str, device: torch.device) -> str:
+    """float32 or bfloat16: `auto` takes bfloat16 where the hardware has units for it.
+
+    Example:
+        >>> chosen_precision("float32", torch.device("cpu"))
+        'float32'
+    """
+    if asked != "auto":
+        return asked
+    if device.type == "cuda":
+        return "bfloat16" if torch.cuda.get_device_capability(device)[0] >= 8 else "float32"
+    cpuinfo = Path("/proc/cpuinfo")
+    flags = cpuinfo.read_text(encoding="utf-8") if cpuinfo.is_file() else ""
+    return "bfloat16" if " amx_bf16" in flags else "float32"
