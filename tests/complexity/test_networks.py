@@ -4,16 +4,10 @@ import pytest
 import torch
 
 from colligate.binding import no_binding, object_product
-from colligate.complexity.approximators import Additive, Data, training_r2, value_columns
-from colligate.complexity.networks import (
-    MLP,
-    HiddenLayer,
-    LowRankBilinear,
-    ProductHead,
-    ProductLayer,
-    Schedule,
-    read_values,
-)
+from colligate.complexity.approximators import Additive, Data, additive_design, training_r2, value_columns
+from colligate.complexity.layers import HiddenLayer, ProductLayer, read_values
+from colligate.complexity.networks import MLP, LowRankBilinear, ProductHead
+from colligate.complexity.stacks import Schedule, _members, _Output, _Stack, _train
 from colligate.embeddings import Embeddings
 from colligate.scenes.space import ConceptSpace, Scenes
 from colligate.scenes.splits import ByObject
@@ -38,20 +32,39 @@ def test_look_ups_are_a_product_with_indicators():
 @pytest.mark.parametrize("within", [True, False])
 def test_products_by_hand(within):
     layer = ProductLayer(3, within)
-    factors, out = torch.randn(1, 5, 3), torch.randn(1, 3, 2)
+    factors = torch.randn(1, 5, 3)
     scenes = ConceptSpace(color=3, shape=2).scenes([[0, 5], [2, -1]])
-    predicted = layer.forward([factors, out], value_columns(scenes, "shared")[None])[0]
+    features = layer.features([factors], value_columns(scenes, "shared")[None])[0]
     objects = {o: factors[0, scenes.space.object_values(torch.tensor(o))[0]] *
                factors[0, 3 + scenes.space.object_values(torch.tensor(o))[1]] for o in (0, 2, 5)}  # fmt: skip
     both = objects[0] + objects[5] if within else objects[0] * objects[5]
-    expected = torch.stack([both, objects[2]]) @ out[0] * 3**-0.5
-    assert torch.allclose(predicted, expected, atol=1e-5)
+    assert torch.allclose(features, torch.stack([both, objects[2]]) * 3**-0.5, atol=1e-5)
 
 
-@pytest.mark.parametrize("network", [HiddenLayer(8), ProductLayer(8, within=True), ProductLayer(8, within=False)])
-def test_networks_start_from_nothing(network):
-    parameters = [of[None] for of in network.start(32, 5, torch.Generator().manual_seed(0))]
-    assert not network.forward(parameters, value_columns(SCENES[:20], "own")[None]).any()
+@pytest.mark.parametrize("width", [16, 900])
+def test_the_output_is_least_squares_together_with_the_sum(width):
+    """Without a penalty the closed form leaves what numpy's least squares on design and features leaves."""
+    data = data_of(object_product(SPACE, 2, 12))
+    split = ByObject(coverage=0.6).split(SCENES, seed=0)
+    layer = HiddenLayer(width)
+    (member,) = _members(data, [split], FAST, "own", 0)
+    _train(_Stack(data, layer, [member], "own", 0), Schedule(steps=5, batch=64), 0.05)
+    output = _Output(layer, data, member, "own")
+    assert member.gone is not None
+    features = layer.features(member.gone, value_columns(SCENES[split.fit], "own")[None])[0]
+    both = torch.cat([additive_design(SCENES[split.fit], "own"), features.double()], dim=1)
+    targets = data.targets[split.fit].double()
+    exact = both @ torch.linalg.lstsq(both, targets, driver="gelsd").solution
+    given = float((targets - targets.mean(0)).square().sum())
+    least = float((targets - exact).square().sum())
+    assert output.errors[-1] == pytest.approx(least, abs=2e-3 * given)
+    for candidate, error in enumerate(output.errors, start=1):
+        left = targets - output.rule(candidate)(SCENES[split.fit])
+        assert float(left.square().sum()) == pytest.approx(error, rel=1e-3, abs=1e-5 * given)
+    held = data.targets[split.validation].double()
+    for candidate, error in enumerate(output.on_validation().tolist()):
+        left = held - output.rule(candidate)(SCENES[split.validation])
+        assert float(left.square().sum()) == pytest.approx(error, rel=1e-3)
 
 
 def test_a_wide_layer_fits_what_it_is_shown_and_never_falls_below_the_sum():
@@ -108,7 +121,7 @@ def test_without_validation_the_last_step_is_taken():
     data = data_of(object_product(SPACE, 2, 12))
     split = ByObject(coverage=0.5, validation=0.0).split(SCENES, seed=0)
     fitted = MLP(128, FAST).fit(data, [split], 0)[0]
-    assert fitted.chosen.endswith("step 60")
+    assert fitted.chosen.endswith("penalty 1e-07")
     assert training_r2(data, fitted.rule, split.fit) > 0.8
 
 

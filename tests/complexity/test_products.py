@@ -7,8 +7,9 @@ from colligate.binding import GlobalProduct as GlobalOracle
 from colligate.binding import object_product, scene_table
 from colligate.complexity import factors as module
 from colligate.complexity.approximators import Data, additive_design, training_r2, value_columns
-from colligate.complexity.factors import Search, _Factors, _ObjectProblem, _SceneProblem, object_factors, times
+from colligate.complexity.factors import FactorStack, Search, _ObjectProblem, object_factors, times
 from colligate.complexity.products import CircularConvolution, GlobalProduct, ObjectProducts
+from colligate.complexity.scene_factors import _grid, _GridProblem, _SceneProblem
 from colligate.embeddings import Embeddings
 from colligate.scenes.space import ConceptSpace, Scenes
 from colligate.scenes.splits import ByObject
@@ -99,7 +100,7 @@ SPARSE = SPACE.all_scenes(3)[torch.arange(0, 27000, 131)]
 @pytest.mark.parametrize("positions", ["own", "shared"])
 def test_the_gradient_of_a_global_product_is_that_of_its_value(scenes, positions):
     generator = torch.Generator().manual_seed(0)
-    factors = _Factors(11 * (scenes.slots if positions == "own" else 1), complex_numbers=False)
+    factors = FactorStack(11 * (scenes.slots if positions == "own" else 1), complex_numbers=False)
     design = additive_design(scenes, positions)
     project = torch.eye(len(scenes)).double() - design @ torch.linalg.pinv(design)
     targets = (project @ torch.randn(len(scenes), 3, generator=generator).double()).float()
@@ -110,10 +111,19 @@ def test_the_gradient_of_a_global_product_is_that_of_its_value(scenes, positions
     expected = (targets.double() - project @ products).square().mean(0) + 1e-2 * exact.square().sum(1)
     expected.sum().backward()
     members = torch.arange(3)
-    assert torch.allclose(problem.value(parameters, parameters, members).double(), expected, rtol=1e-3)
+    problems = [problem]
+    if (grid := _grid(scenes, positions, factors)) is not None:
+        laid = targets[grid[1]].T.reshape(3, 30, -1)
+        problems.append(_GridProblem(grid[0], laid, members, factors, torch.full((3,), 1e-2)))
+    assert len(problems) == 1 + (len(scenes) in (900, 450) and positions == "own")
     assert exact.grad is not None
     scale = float(exact.grad.abs().max())
-    assert torch.allclose(problem.gradient(parameters, parameters, members).double(), exact.grad, atol=1e-4 * scale)
+    for one in problems:
+        assert torch.allclose(one.value(parameters, parameters, members).double(), expected, rtol=1e-3)
+        assert torch.allclose(one.gradient(parameters, parameters, members).double(), exact.grad, atol=1e-4 * scale)
+        few = members[[2, 0]]
+        some = one.gradient(parameters[few], parameters[few], few).double()
+        assert torch.allclose(some, exact.grad[few], atol=1e-4 * scale)
 
 
 @pytest.mark.parametrize("complex_numbers", [False, True])
@@ -123,7 +133,7 @@ def test_the_gradient_of_object_products_is_that_of_its_value(complex_numbers):
     root = torch.randn(30, 30, generator=generator, dtype=torch.float64)
     linear = torch.randn(30, 4, generator=generator, dtype=kind)
     columns = value_columns(SPACE.scenes(torch.arange(30)[:, None]), "shared")[:, 0]
-    factors = _Factors(11, complex_numbers)
+    factors = FactorStack(11, complex_numbers)
     problem = _ObjectProblem((root @ root.T).to(kind), linear, columns, factors, torch.full((4,), 0.1).double())
     parameters = torch.randn(4, factors.parameters, generator=generator, dtype=torch.float64).requires_grad_()
     problem.value(parameters, parameters, torch.arange(4)).sum().backward()

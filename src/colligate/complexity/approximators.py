@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from colligate.binding import Positions
+from colligate.complexity.layers import read_values
 from colligate.embeddings import Embeddings
 from colligate.scenes.space import Scenes
 from colligate.scenes.splits import Split
@@ -220,10 +221,8 @@ class SumRule:
         """Look the values up and add."""
         columns = value_columns(scenes, self.positions).flatten(1)
         size = num_columns(scenes, self.positions)
-        total = self.coefficients[size + scenes.counts]
-        for column in columns.unbind(1):
-            total = total + self.coefficients[column.clamp(min=0)] * (column >= 0)[:, None]
-        return total.float()
+        narrow = self.coefficients.float()
+        return read_values(narrow[None, :size], columns[None])[0] + narrow[size + scenes.counts]
 
 
 def fit_sum(data: Data, rows: Int[Tensor, " fit"], positions: Positions) -> tuple[SumRule, int]:
@@ -316,15 +315,26 @@ def generator_of(split: Split, seed: int) -> torch.Generator:
 
 def choose(data: Data, splits: Sequence[Split], candidates: Sequence[Sequence[Rule]]) -> list[int]:
     """The candidate with least error on the validation parts of each group of splits; the last if there are none."""
-    errors: dict[int, Tensor] = {}
+    found = list[Tensor]()
     for split, rules in zip(splits, candidates, strict=True):
         rows = split.validation
-        found = torch.zeros(len(rules), dtype=torch.float64)
+        errors = torch.zeros(len(rules), dtype=torch.float64)
         if len(rows):
-            targets = data.targets[rows]
-            scale = (targets - data.targets[split.fit].mean(0)).square().sum().clamp(min=1e-30)
+            targets, scenes = data.targets[rows], data.scenes[rows]
             for i, rule in enumerate(rules):
-                found[i] = (targets - rule(data.scenes[rows])).square().sum() / scale
-        errors[group_of(split)] = errors.get(group_of(split), 0) + found
-    best = {group: len(of) - 1 if not of.any() else int(of.argmin()) for group, of in errors.items()}
+                errors[i] = (targets - rule(scenes)).double().square().sum()
+        found.append(errors)
+    return choose_by(data, splits, found)
+
+
+def choose_by(data: Data, splits: Sequence[Split], errors: Sequence[Float[Tensor, " candidate"]]) -> list[int]:
+    """The same, given each candidate's squared error on each validation part."""
+    pooled: dict[int, Tensor] = {}
+    for split, found in zip(splits, errors, strict=True):
+        scale = 1.0
+        if len(split.validation):
+            centre = data.targets[split.fit].mean(0)
+            scale = float((data.targets[split.validation] - centre).square().sum().clamp(min=1e-30))
+        pooled[group_of(split)] = pooled.get(group_of(split), torch.zeros(())) + found / scale
+    best = {group: len(of) - 1 if not of.any() else int(of.argmin()) for group, of in pooled.items()}
     return [best[group_of(split)] for split in splits]

@@ -13,9 +13,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from colligate.complexity.approximators import Additive, Approximator, Data, Fitted, training_r2
-from colligate.complexity.networks import MLP, LowRankBilinear, ProductHead, Schedule
+from colligate.complexity.networks import MLP, LowRankBilinear, ProductHead
 from colligate.complexity.paper import PaperRecipe
 from colligate.complexity.products import CircularConvolution, GlobalProduct, ObjectProducts
+from colligate.complexity.stacks import Schedule
 from colligate.embeddings import Embeddings
 from colligate.measures import recognise, retrieve
 from colligate.probes import Probes, ProbeSettings, ProtocolName, fit_probes, swap_foils
@@ -44,7 +45,7 @@ class CurveSettings:
     """Share of the held-out objects that choose step, rate and penalty (strict)."""
     protocol: ProtocolName = "strict"
     """`strict`: chosen on validation objects. `paper`: the authors' recipe, chosen on test."""
-    steps: int = 120
+    steps: int = 80
     """Gradient steps of the families that take them (strict); 4,000 under `paper`."""
     folds: int = 2
     """Parts of the scenes in turn kept from the probes, which then score them."""
@@ -52,7 +53,7 @@ class CurveSettings:
     """How probes are fitted."""
     adequate: float = 0.02
     """How far a fit's training R2 may fall short of the best known for its family."""
-    retrieval_budget: int = 2000
+    retrieval_budget: int = 250
     """Most predictions of one fit that are looked up among the scenes; above it, a seeded choice."""
     draws: int = 1000
     """Resamplings of objects behind every interval."""
@@ -308,39 +309,41 @@ def coverage_curve(
     readers = readers or Readers.crossed(embeddings, settings)
     scoring = _Scoring(embeddings, data, readers, settings)
     families = _families(settings, scoring)
-    fits = list[list[Fitted]]()
-    every = [split for of_coverage in splits.values() for split in of_coverage]
+    ceiling = [scoring.point("ceiling", coverage, of, None) for coverage, of in splits.items()]
+    seen = {coverage: tuple(not unseen_values(embeddings.scenes, split.fit) for split in of)
+            for coverage, of in splits.items()}  # fmt: skip
+    points = list[Point]()
     for i, one in enumerate(families):
         if report is not None:
             report(one.name, i, len(families))
-        fits.append(one.fit(data, every, settings.seed))
+        fits = iter(one.fit(data, [split for of in splits.values() for split in of], settings.seed))
+        for coverage, of in splits.items():
+            own = [next(fits) for _ in of]
+            train = [training_r2(data, fitted.rule, split.fit) for fitted, split in zip(own, of, strict=True)]
+            reached = [max(r2, r2 if f.reached is None else f.reached) for r2, f in zip(train, own, strict=True)]
+            point = scoring.point(one.name, coverage, of, own)
+            points.append(replace(point, train_r2=tuple(train), reached=tuple(reached), seen=seen[coverage]))
     if report is not None:
         report("scores", len(families), len(families))
-    train = [[training_r2(data, f.rule, s.fit) for f, s in zip(of, every, strict=True)] for of in fits]
-    reached = [
-        [max(r2, r2 if f.reached is None else f.reached) for r2, f in zip(values, of, strict=True)]
-        for values, of in zip(train, fits, strict=True)
-    ]
-    seen = [not unseen_values(embeddings.scenes, split.fit) for split in every]
-    points, ceiling, start = list[Point](), list[Point](), 0
-    for coverage, of_coverage in splits.items():
-        stop = start + len(of_coverage)
-        for i, one in enumerate(families):
-            own = range(start, stop)
-            within = [j for j, other in enumerate(families) if j == i or one.contains(other)]
-            best = [max(reached[j][k] for j in within) for k in own]
-            point = scoring.point(one.name, coverage, of_coverage, [fits[i][k] for k in own])
-            points.append(replace(
-                point, train_r2=tuple(train[i][start:stop]), reached=tuple(reached[i][start:stop]),
-                seen=tuple(seen[start:stop]),
-                adequate=tuple(reached[i][k] >= b - settings.adequate for k, b in zip(own, best, strict=True)),
-            ))  # fmt: skip
-        ceiling.append(scoring.point("ceiling", coverage, of_coverage, None))
-        start = stop
+    points = _judged(points, families, settings.adequate)
     for coverage, reason in reasons.items():
         points += [_empty(one.name, coverage, reason) for one in families]
     notes = (f"axes left out hold {data.frame.dropped:.1e} of the variance",)
     return Curves(embeddings, settings, points, ceiling, notes if readers.reason is None else (*notes, readers.reason))
+
+
+def _judged(points: Sequence[Point], families: Sequence[Approximator], slack: float) -> list[Point]:
+    """Whether each training fit comes near the best known of its family, and of every family that it contains."""
+    reached = {(point.family, point.coverage): point.reached for point in points}
+    contained = {
+        one.name: [other.name for other in families if other is one or one.contains(other)] for one in families
+    }
+    found = list[Point]()
+    for point in points:
+        known = zip(*(reached[name, point.coverage] for name in contained[point.family]), strict=True)
+        adequate = tuple(r >= max(best) - slack for r, best in zip(point.reached, known, strict=True))
+        found.append(replace(point, adequate=adequate))
+    return found
 
 
 def _empty(family: str, coverage: float, reason: str) -> Point:

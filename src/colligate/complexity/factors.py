@@ -14,7 +14,7 @@ from torch import Tensor
 
 from colligate.binding import Positions
 from colligate.complexity.approximators import Projection, additive_design, num_columns, value_columns
-from colligate.fitting import minimise
+from colligate.fitting import Problem, minimise
 from colligate.scenes.space import Scenes
 
 PENALTIES = (1e-6, 1e-3)
@@ -24,24 +24,23 @@ SOLVED, RULED = 3e-4, 1e-2
 again, if they leave ten times as much."""
 TOLERANCE = 1e-4
 """Of the search; see `fitting.minimise`."""
-NUMBERS_AT_ONCE = 20_000_000
 
 
 @dataclass(frozen=True)
 class Search:
     """How hard factors are searched for."""
 
-    starts: int = 8
+    starts: int = 3
     """Random starts of each coordinate."""
-    screening: int = 25
+    screening: int = 12
     """L-BFGS steps that all of them take."""
     kept: int = 1
     """How many of each coordinate go on, under every penalty."""
-    steps: int = 100
-    """Most steps that those take."""
+    steps: int = 40
+    """Most steps that those take; three times as many where they are searched again."""
 
 
-class _Factors:
+class FactorStack:
     """Where the factors of a stack of members lie: real numbers, or pairs that make complex ones."""
 
     def __init__(self, columns: int, complex_numbers: bool) -> None:
@@ -49,6 +48,7 @@ class _Factors:
 
     @property
     def parameters(self) -> int:
+        """Real numbers of one member."""
         return self.columns * (2 if self.complex else 1)
 
     def read(self, parameters: Float[Tensor, "member parameter"]) -> Tensor:
@@ -78,7 +78,7 @@ def times(factors: Tensor, columns: Int[Tensor, "unit part"], without: int | Non
     return total
 
 
-def _back(factors: Tensor, columns: Int[Tensor, "unit part"], by_unit: Tensor, into: Tensor) -> None:
+def add_gradient(factors: Tensor, columns: Int[Tensor, "unit part"], by_unit: Tensor, into: Tensor) -> None:
     """Add the gradient in the factors, given the gradient in the products."""
     for part, column in enumerate(columns.unbind(1)):
         through = by_unit * times(factors, columns, without=part).conj()
@@ -93,7 +93,9 @@ class _ObjectProblem:
     vectors of a unit's scenes, both without their additive part and over the number of scenes; axes have unit variance.
     """
 
-    def __init__(self, quadratic: Tensor, linear: Tensor, columns: Tensor, factors: _Factors, penalty: Tensor) -> None:
+    def __init__(
+        self, quadratic: Tensor, linear: Tensor, columns: Tensor, factors: FactorStack, penalty: Tensor
+    ) -> None:
         self.quadratic, self.linear, self.columns = quadratic, linear, columns
         self.factors, self.penalty = factors, penalty
 
@@ -116,136 +118,16 @@ class _ObjectProblem:
         del parameters
         factors, _, pulled = self._products(state)
         found = torch.zeros_like(factors)
-        _back(factors, self.columns, 2 * (pulled - self.linear[:, members]), found)
+        add_gradient(factors, self.columns, 2 * (pulled - self.linear[:, members]), found)
         return self.factors.write(found) + 2 * self.penalty[members, None] * state
 
 
-class _Half:
-    """One half of every scene's slots: its distinct contents, and how numbers go from them to scenes and back."""
-
-    def __init__(self, columns: Int[Tensor, "scene part"], size: int) -> None:
-        self.units, self.of = torch.unique(columns, dim=0, return_inverse=True)
-        self.reads = torch.zeros(len(self.units), size)
-        self.reads.scatter_add_(1, self.units.clamp(min=0), (self.units >= 0).float())
-        self.grid: int | None = None  # which axis of a grid of halves this one is, if scenes lie on one
-
-    def spread(self, by_unit: Float[Tensor, "unit member"]) -> Tensor:
-        """To scenes."""
-        return by_unit.index_select(0, self.of) if self.grid is None else by_unit.unsqueeze(1 - self.grid)
-
-    def collect(self, by_scene: Tensor) -> Float[Tensor, "unit member"]:
-        """Sum over the scenes of each unit."""
-        if self.grid is not None:
-            return by_scene.sum(1 - self.grid)
-        return torch.zeros(len(self.units), by_scene.shape[-1]).index_add_(0, self.of, by_scene)
-
-
-class _SceneProblem:
-    """One product over the whole scene: f = |M (x - P)|^2 / scenes, M projecting the additive part out.
-
-    Targets come without their additive part. The product splits into that of the first slots and that of the last ones;
-    each distinct half is multiplied once.
-    Where most pairs of halves occur, scenes are laid out as a grid of them, which spares every look-up.
-    """
-
-    def __init__(
-        self, scenes: Scenes, targets: Tensor, positions: Positions, factors: _Factors, penalty: Tensor
-    ) -> None:
-        self.penalty, self.factors, self.num, self.counts = penalty, factors, len(scenes), scenes.counts
-        columns = value_columns(scenes, positions)
-        middle = (scenes.slots + 1) // 2
-        self.halves = [
-            _Half(half.flatten(1), factors.columns)
-            for half in (columns[:, :middle], columns[:, middle:]) if half.shape[1]
-        ]  # fmt: skip
-        design = additive_design(scenes, positions)
-        self.projection = Projection(design.T @ design, scenes.slots + 1)
-        self.targets, self.shown = self._on_grid(targets)
-        self._members = len(penalty)
-        self._last: tuple[Tensor, tuple[Tensor, list[Tensor], Tensor]] | None = None
-
-    def _on_grid(self, targets: Float[Tensor, "scene member"]) -> tuple[Tensor, Tensor | None]:
-        if len(self.halves) < 2 or bool((self.counts != self.counts[0]).any()):
-            return targets, None
-        shape = tuple(len(half.units) for half in self.halves)
-        places = self.halves[0].of * shape[1] + self.halves[1].of
-        if shape[0] * shape[1] > 2 * self.num or len(places.unique()) < self.num:
-            return targets, None
-        for axis, half in enumerate(self.halves):
-            half.grid = axis
-        laid = torch.zeros(shape[0] * shape[1], targets.shape[1])
-        laid[places] = targets
-        shown = torch.zeros(shape[0] * shape[1], 1)
-        shown[places] = 1.0
-        return laid.unflatten(0, shape), None if len(places) == len(shown) else shown.unflatten(0, shape)
-
-    def _leave(self, vectors: Tensor) -> Tensor:
-        """What the additive part leaves of these, in place."""
-        if self.shown is not None:
-            vectors *= self.shown
-        sums = torch.zeros(self.factors.columns + len(self.projection.means), vectors.shape[-1])
-        for place, half in enumerate(self.halves):
-            by_unit = half.collect(vectors)
-            sums[: self.factors.columns] += half.reads.T @ by_unit
-            if place == 0 and half.grid is not None:
-                sums[self.factors.columns + self.counts[0]] = by_unit.sum(0)
-        if self.halves[0].grid is None:
-            sums[self.factors.columns :].index_add_(0, self.counts, vectors)
-        solved = self.projection.solve(sums)
-        tables, intercepts = solved[: self.factors.columns], solved[self.factors.columns :]
-        for place, half in enumerate(self.halves):
-            by_unit = half.reads @ tables
-            if place == 0 and half.grid is not None:
-                by_unit += intercepts[self.counts[0]]
-            vectors -= half.spread(by_unit)
-        if self.halves[0].grid is None:
-            vectors -= intercepts.index_select(0, self.counts)
-        return vectors if self.shown is None else vectors.mul_(self.shown)
-
-    def state(self, parameters: Tensor, members: Tensor) -> Tensor:
-        del members
-        return parameters
-
-    def _left(self, state: Tensor, members: Tensor) -> tuple[Tensor, list[Tensor], Tensor]:
-        """Factors, products of each half, and what is left of the targets; kept for the gradient after a value."""
-        if self._last is not None and self._last[0].shape == state.shape and torch.equal(self._last[0], state):
-            return self._last[1]
-        factors = self.factors.read(state)
-        by_half = [times(factors, half.units) for half in self.halves]
-        products = self.halves[0].spread(by_half[0])
-        products = products * self.halves[1].spread(by_half[1]) if len(self.halves) > 1 else products.clone()
-        found = (factors, by_half, self._targets(members) - self._leave(products))
-        self._last = (state, found)
-        return found
-
-    def _targets(self, members: Tensor) -> Tensor:
-        if len(members) < self._members:  # some have left for good, or wait during a line search
-            return self.targets.index_select(-1, members)
-        return self.targets
-
-    def value(self, state: Tensor, parameters: Tensor, members: Tensor) -> Tensor:
-        del parameters
-        _, _, left = self._left(state, members)
-        squares = left.square().flatten(0, -2).sum(0)
-        return squares / self.num + self.penalty[members] * state.square().sum(1)
-
-    def gradient(self, state: Tensor, parameters: Tensor, members: Tensor) -> Tensor:
-        del parameters
-        factors, by_half, left = self._left(state, members)
-        found = torch.zeros_like(factors)
-        for place, half in enumerate(self.halves):
-            other = 1 - place
-            through = left if len(self.halves) == 1 else left * self.halves[other].spread(by_half[other])
-            _back(factors, half.units, -2 / self.num * half.collect(through), found)
-        return self.factors.write(found) + 2 * self.penalty[members, None] * state
-
-
-Make = Callable[[Tensor, Tensor], "_ObjectProblem | _SceneProblem"]
+Make = Callable[[Tensor, Tensor], Problem]
 """Coordinate of every member, its penalty -> the stacked problem."""
 
 
-def _search(
-    make: Make, factors: _Factors, coordinates: int, generator: torch.Generator, search: Search
+def search_factors(
+    make: Make, factors: FactorStack, coordinates: int, generator: torch.Generator, search: Search
 ) -> Inexact[Tensor, "penalty column axis"]:
     """The best of several starts for each coordinate and penalty.
 
@@ -261,7 +143,7 @@ def _search(
         caught = (values[0] > (10 * usual).clamp(min=SOLVED)).nonzero()[:, 0]
         if not len(caught) or usual > RULED:
             break
-        harder = replace(search, starts=search.starts * more)
+        harder = replace(search, starts=search.starts * more, screening=25, steps=3 * search.steps)
         again, lower = _descend(make, factors, every[caught], generator, harder)
         better = lower < values[:, caught]
         found[:, :, caught] = torch.where(better[:, None], again, found[:, :, caught])
@@ -270,7 +152,7 @@ def _search(
 
 
 def _descend(
-    make: Make, factors: _Factors, which: Int[Tensor, " axis"], generator: torch.Generator, search: Search
+    make: Make, factors: FactorStack, which: Int[Tensor, " axis"], generator: torch.Generator, search: Search
 ) -> tuple[Inexact[Tensor, "penalty column axis"], Float[Tensor, "penalty axis"]]:
     """Search these coordinates once: factors, and what they leave."""
     axes, starts, kept, size = len(which), search.starts, search.kept, factors.parameters
@@ -310,12 +192,12 @@ def object_factors(
             both = filled & scenes.filled[:, other]
             together += torch.bincount(unit[both, k] * len(used) + unit[both, other], minlength=len(together))
     quadratic = (together.reshape(len(used), -1) - reads @ projection.solve(reads.T.contiguous())) / len(scenes)
-    live, size = _live(left, spread)
+    live, size = live_coordinates(left, spread)
     linear = sums[:, live] / (len(scenes) * size[live])
     columns = value_columns(space.scenes((used % space.num_objects)[:, None]), "shared")[:, 0]
     if positions == "own":
         columns = columns + (used // space.num_objects * sum(space.sizes))[:, None]
-    factors = _Factors(num_columns(scenes, positions), left.is_complex())
+    factors = FactorStack(num_columns(scenes, positions), left.is_complex())
 
     narrow = torch.complex64 if left.is_complex() else torch.float32
     linear, quadratic = linear.to(narrow), quadratic.to(narrow)
@@ -323,36 +205,17 @@ def object_factors(
     def make(which: Tensor, penalty: Tensor) -> _ObjectProblem:
         return _ObjectProblem(quadratic, linear[:, which], columns, factors, penalty)
 
-    found = _search(make, factors, linear.shape[1], generator, search)
-    return _whole(found, live, columns), size
+    found = search_factors(make, factors, linear.shape[1], generator, search)
+    return whole_factors(found, live, columns), size
 
 
-def scene_factors(
-    scenes: Scenes, left: Tensor, spread: float, positions: Positions, generator: torch.Generator, search: Search
-) -> tuple[Tensor, Tensor]:
-    """The same for one product over each whole scene."""
-    live, size = _live(left, spread)
-    scaled = (left[:, live] / size[live]).float()
-    factors = _Factors(num_columns(scenes, positions), complex_numbers=False)
-    found = [torch.zeros(len(PENALTIES), factors.columns, 0)]
-    step = max(1, NUMBERS_AT_ONCE // (len(scenes) * search.starts))
-    for block in scaled.split(step, dim=1) if scaled.shape[1] else ():
-
-        def make(which: Tensor, penalty: Tensor, block: Tensor = block) -> _SceneProblem:
-            return _SceneProblem(scenes, block[:, which], positions, factors, penalty)
-
-        found.append(_search(make, factors, block.shape[1], generator, search))
-    columns = value_columns(scenes, positions)
-    return _whole(torch.cat(found, dim=2), live, columns[columns >= 0]), size
-
-
-def _live(left: Tensor, spread: float) -> tuple[Tensor, Tensor]:
+def live_coordinates(left: Tensor, spread: float) -> tuple[Tensor, Tensor]:
     """Coordinates in which more than rounding is left to fit, and the root mean square of each."""
     size = left.abs().square().mean(0).sqrt()
     return size > 1e-5 * spread, size
 
 
-def _whole(found: Tensor, live: Tensor, columns: Tensor) -> Tensor:
+def whole_factors(found: Tensor, live: Tensor, columns: Tensor) -> Tensor:
     """Factors of all axes: zero where nothing was left to fit, and for values that were never shown."""
     whole = torch.zeros(*found.shape[:2], len(live), dtype=found.dtype)
     whole[..., live] = found

@@ -11,7 +11,7 @@ from torch import Tensor
 from colligate.complexity.approximators import Approximator
 from colligate.complexity.code_length import CodeSettings, code_lengths
 from colligate.complexity.curves import Curves, CurveSettings, Point, Readers, coverage_curve, family
-from colligate.complexity.networks import Schedule
+from colligate.complexity.stacks import Schedule
 from colligate.embeddings import Embeddings
 from colligate.measures import (
     MIN_OBJECTS,

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from colligate.complexity.approximators import Approximator, Data, Fitted, generator_of, num_columns, value_columns
-from colligate.complexity.networks import read_values
+from colligate.complexity.layers import read_values
 from colligate.scenes.space import Scenes
 from colligate.scenes.splits import Split
 

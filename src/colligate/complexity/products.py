@@ -28,7 +28,8 @@ from colligate.complexity.approximators import (
     training_r2,
     value_columns,
 )
-from colligate.complexity.factors import PENALTIES, Search, object_factors, scene_factors, times
+from colligate.complexity.factors import PENALTIES, Search, object_factors, times
+from colligate.complexity.scene_factors import scene_factors
 from colligate.scenes.space import Scenes
 from colligate.scenes.splits import Split
 
@@ -162,12 +163,13 @@ class ObjectProducts:
 
     def fit(self, data: Data, splits: Sequence[Split], seed: int) -> list[Fitted]:
         """Search the factors of each split."""
+        axes = data.frame.axes.float()
 
         def find(split: Split, plain: Rule) -> Factors:
             left, spread = _left_over(data, split, plain)
             draws = generator_of(split, seed)
             factors, size = object_factors(data.scenes[split.fit], left, spread, self.positions, draws, self.search)
-            return factors, lambda products: (products * size) @ data.frame.axes
+            return factors, lambda products: (products * size).float() @ axes
 
         return _fit(data, splits, find, self.positions, within=True)
 
@@ -191,7 +193,7 @@ class GlobalProduct:
     """
 
     positions: Positions = "own"
-    search: Search = field(default_factory=lambda: Search(starts=4, screening=10, kept=1, steps=40))
+    search: Search = field(default_factory=lambda: Search(starts=2, screening=10, kept=1, steps=40))
 
     @property
     def name(self) -> str:
@@ -204,12 +206,13 @@ class GlobalProduct:
 
     def fit(self, data: Data, splits: Sequence[Split], seed: int) -> list[Fitted]:
         """Search the factors of each split."""
+        axes = data.frame.axes.float()
 
         def find(split: Split, plain: Rule) -> Factors:
             left, spread = _left_over(data, split, plain)
             draws = generator_of(split, seed)
             factors, size = scene_factors(data.scenes[split.fit], left, spread, self.positions, draws, self.search)
-            return factors, lambda products: (products * size) @ data.frame.axes
+            return factors, lambda products: (products * size).float() @ axes
 
         return _fit(data, splits, find, self.positions, within=False)
 
@@ -249,7 +252,7 @@ class CircularConvolution:
 
     def fit(self, data: Data, splits: Sequence[Split], seed: int) -> list[Fitted]:
         """Search the factors of each split, in the Fourier transform."""
-        axes, dim = data.frame.axes, len(data.frame.axes)
+        axes, dim = data.frame.axes.float(), len(data.frame.axes)
 
         def find(split: Split, plain: Rule) -> Factors:
             left, spread = _left_over(data, split, plain)
@@ -257,6 +260,6 @@ class CircularConvolution:
                 data.scenes[split.fit], torch.fft.rfft(left, norm="ortho"), spread, self.positions,
                 generator_of(split, seed), self.search,
             )  # fmt: skip
-            return factors, lambda products: torch.fft.irfft(products * size, n=dim, norm="ortho") @ axes
+            return factors, lambda products: torch.fft.irfft(products * size, n=dim, norm="ortho").float() @ axes
 
         return _fit(data, splits, find, self.positions, within=True)
