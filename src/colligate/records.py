@@ -104,13 +104,26 @@ def _parse(name: str, cell: str) -> Any:
 
 
 def with_random_init(rows: Iterable[Row], control: Iterable[Row], reason: str | None = None) -> list[Row]:
-    """The rows with the control's value of the same measurement beside each."""
+    """The rows with the control's value of the same measurement beside each.
+
+    Args:
+        rows: what was measured.
+        control: the same of the control.
+        reason: why there is no level, said in every row that gets none.
+
+    Example:
+        >>> rows = with_random_init([Row(id="probe.object", value=1.0)], [], "no random-init level: no model")
+        >>> rows[0].random_init, rows[0].reason
+        (None, 'no random-init level: no model')
+    """
     key = ("id", "on", "protocol", "concept", "family")
     values = {tuple(getattr(row, k) for k in key): row.value for row in control}
-    return [
-        replace(row, random_init=values.get(tuple(getattr(row, k) for k in key)), reason=row.reason or reason)
-        for row in rows
-    ]
+    found = list[Row]()
+    for row in rows:
+        level = values.get(tuple(getattr(row, k) for k in key))
+        said = "; ".join(one for one in (row.reason, reason if level is None else None) if one)
+        found.append(replace(row, random_init=level, reason=said or None))
+    return found
 
 
 def write_atomic(path: Path, content: bytes) -> None:

@@ -5,6 +5,7 @@ decompositions.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor
 from colligate.embeddings import Embeddings
 from colligate.geometry.components import (
     Decomposition,
+    Parts,
     object_squares,
     squares_around,
 )
@@ -28,6 +30,7 @@ from colligate.geometry.interventions import (
     permute_names,
     remove,
 )
+from colligate.geometry.paper import shuffle_names
 from colligate.geometry.scoring import RetrievalLevels, Scorer
 from colligate.geometry.subject import ESTIMATORS, Subject
 from colligate.measures import (
@@ -132,21 +135,15 @@ def removal_rows(subject: Subject) -> list[Row]:
 
     Components come from the fit part. The permuted controls look the same components up under wrong names. Probes are
     trained anew on what is left (as the paper's code does), and the ones trained on the whole vectors are tried too.
+    Under protocol `paper` components are tables trained by AdamW on 99 % of all scenes, as the authors' code has them.
     """
     rows = subject.split.test
     score = Scorer(subject, "test", subject.scenes[rows])
     found = list[Row]()
     variants: dict[str, Callable[[], Embeddings]] = {"original": lambda: subject.embeddings}
     for parts in ("concept", "object"):
-
-        def plain(parts: str = parts) -> Embeddings:
-            return remove(subject.embeddings, subject.decomposition(f"{parts}+pos.least_squares", "fit"))
-
-        def permuted(parts: str = parts) -> Embeddings:
-            names = permute_names(subject.scenes, parts, subject.settings.seed)
-            return remove(subject.embeddings, subject.decomposition(f"{parts}+pos.least_squares", "fit"), names)
-
-        variants[parts], variants[f"{parts}.permuted"] = plain, permuted
+        variants[parts] = partial(_without, subject, parts, permuted=False)
+        variants[f"{parts}.permuted"] = partial(_without, subject, parts, permuted=True)
     for what, make in variants.items():
         try:
             left = make()
@@ -161,6 +158,21 @@ def removal_rows(subject: Subject) -> list[Row]:
             outcomes = probes.recognise(left.vectors[rows], score.scenes)
             found += score.recognition(f"removal.{what}.{how}.{{}}", outcomes, ("concept", "object"))
     return found
+
+
+def _without(subject: Subject, parts: Parts, *, permuted: bool) -> Embeddings:
+    """The vectors after their components are taken out, or others' under wrong names.
+
+    Exact least squares with names that none keeps; under protocol `paper` trained tables and a plain permutation.
+    """
+    seed, scenes, names = subject.settings.seed, subject.scenes, None
+    if subject.settings.probes.protocol == "paper":
+        if permuted:
+            names = shuffle_names(scenes, parts, seed)
+        return remove(subject.embeddings, subject.tables(parts), names)
+    if permuted:
+        names = permute_names(scenes, parts, seed)
+    return remove(subject.embeddings, subject.decomposition(f"{parts}+pos.least_squares", "fit"), names)
 
 
 def information_rows(

@@ -15,10 +15,11 @@ from colligate.geometry.components import (
     Parts,
     decompose,
 )
+from colligate.geometry.paper import TableSettings, train_tables
 from colligate.probes import Probes, ProbeSettings, fit_probes
 from colligate.records import Row
 from colligate.scenes.space import Scenes
-from colligate.scenes.splits import Split, SplitRule
+from colligate.scenes.splits import PaperScenes, Split, SplitRule
 
 MOST_SCORES = 100_000_000
 """Scores of one retrieval: looked-up vectors times scenes."""
@@ -30,6 +31,8 @@ class Settings:
 
     probes: ProbeSettings = field(default_factory=ProbeSettings)
     """How probes are fitted; its protocol is the protocol of every row."""
+    tables: TableSettings = field(default_factory=TableSettings)
+    """How the components that are removed under protocol `paper` are trained."""
     edit_budget: int = 10_000
     """Most edits of one kind that are scored; above it, a seeded choice."""
     retrieval_budget: int = 20_000
@@ -159,6 +162,16 @@ class Subject:
                 self.embeddings, rows, parts=cast("Parts", parts), positions=cast("bool", positions),
                 estimator=cast("Estimator", estimator), singles=self.singles,
             )  # fmt: skip
+        return self._decompositions[key]
+
+    def tables(self, parts: Parts) -> Decomposition:
+        """Components as the authors' code trains them for removal: on 99 % of all scenes."""
+        key = (f"{parts}.tables", "all")
+        if key not in self._decompositions:
+            rows = PaperScenes(0.99).split(self.scenes, self.settings.seed).fit
+            self._decompositions[key] = train_tables(
+                self.embeddings, rows, parts=parts, seed=self.settings.seed, settings=self.settings.tables
+            )
         return self._decompositions[key]
 
     def affordable(self, budget: int) -> int:

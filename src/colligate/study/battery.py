@@ -120,10 +120,11 @@ def study(
         rows = _measure(subject, chosen, clock)
         rows = _with_control(rows, chosen, config, source, clock)
         if only is None:
-            rows += _normalized_rows(subject, clock)
-            rows += _depth_rows(subject, config, source, clock)
+            rows += with_random_init(_normalized_rows(subject, clock), [], NO_LEVEL.format("raw vectors"))
+            rows += with_random_init(_depth_rows(subject, config, source, clock), [], NO_LEVEL.format("output"))
         if config.edits is not None:
-            rows += replay_rows(subject, read_edit_list(config.edits, subject.scenes))
+            replayed = replay_rows(subject, read_edit_list(config.edits, subject.scenes))
+            rows += with_random_init(replayed, [], NO_LEVEL.format("own edits"))
         figures: dict[str, object] = {}
         if only is None:
             with clock.stage("figures"):
@@ -213,6 +214,8 @@ def _with_control(
     return with_random_init(rows, _measure(subject, chosen, clock, "control: "))
 
 
+NO_LEVEL = "no random-init level: the control is measured on its {} only"
+"""Why the rows beside the main table have none."""
 NORMALIZED = ("object.least_squares", "object.avg", "object.avg+pos", "concept.least_squares")
 """Decompositions that are measured on normalised vectors too."""
 
