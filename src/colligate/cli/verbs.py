@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from colligate.cli.terminal import Verb, console, parse, progress, say, show, take_flag
+from colligate.cli.terminal import Verb, complain, console, parse, progress, say, show, take_flag
 
 MEASUREMENTS = {
     "probe": ("probes", "Do linear read-outs name the values and the objects of unseen scenes?"),
@@ -205,6 +205,66 @@ def _worlds(words: list[str]) -> int:
     return 0
 
 
+def _train(words: list[str]) -> int:
+    from colligate.training.config import PaperConfig, TrainConfig
+    from colligate.training.loop import train
+    from colligate.training.trainer import DivergedError
+
+    as_json, words = take_flag(words, "--json")
+    paper, words = take_preset(words)
+    about = "Train a dual encoder from scratch. Add --json for rows as JSON, --preset paper for the paper's settings."
+    config = parse(PaperConfig if paper else TrainConfig, "train", about, words)
+    try:
+        with progress() as report:
+            result = train(config, log=None if as_json else _print_look, report=report)
+    except DivergedError as error:
+        complain(str(error))
+        return 1
+    show(result.rows, as_json=as_json)
+    if not as_json:
+        say(f"\nStudy it: colligate study run:{result.folder}")
+        say(f"Record: {result.folder}")
+    return 0
+
+
+def _print_look(step: int, seen: dict[str, float]) -> None:
+    names = ("loss", "concept.seen", "concept.unseen", "seen.table", "unseen.table", "unseen.among", "unseen.swaps")
+    say(f"step {step}: " + ", ".join(f"{name} {seen[name]:.3f}" for name in names if name in seen))
+
+
+def _sweep(words: list[str]) -> int:
+    from colligate.training.sweep import SweepConfig, sweep
+    from colligate.training.trainer import DivergedError
+
+    as_json, words = take_flag(words, "--json")
+    config = parse(SweepConfig, "sweep", "Train at many coverages, spaces and seeds. Add --json for rows.", words)
+    try:
+        with progress() as report:
+            result = sweep(config, report=report)
+    except DivergedError as error:
+        complain(str(error))
+        return 1
+    show([row for row in result.rows if as_json or row.id.endswith((".table", ".swaps"))], as_json=as_json)
+    if not as_json:
+        say(f"Record: {result.folder}")
+    return 0
+
+
+def take_preset(words: list[str]) -> tuple[bool, list[str]]:
+    """Whether the paper's preset was asked for, and the words without it.
+
+    Raises:
+        ValueError: another preset.
+    """
+    joined = [part for word in words for part in (word.split("=", 1) if word.startswith("--preset=") else [word])]
+    if "--preset" not in joined:
+        return False, words
+    at = joined.index("--preset")
+    if joined[at + 1 : at + 2] != ["paper"]:
+        raise ValueError("The only preset is --preset paper; without it, the best recipe found is used.")
+    return True, joined[:at] + joined[at + 2 :]
+
+
 def verbs() -> dict[str, Verb]:
     """Name of a verb -> what it does, and the question it answers."""
     found: dict[str, Verb] = {
@@ -213,6 +273,8 @@ def verbs() -> dict[str, Verb]:
     for verb, (battery, question) in MEASUREMENTS.items():
         found[verb] = (lambda words, v=verb, b=battery: _measure(v, b, words), question)
     return found | {
+        "train": (_train, "Train a dual encoder from scratch: does it bind objects it never saw?"),
+        "sweep": (_sweep, "Train at many coverages: when does binding emerge?"),
         "embed": (_embed, "Embed a world and write the vectors with their labels."),
         "render": (_render, "Draw a world's pictures into a folder with a labels table."),
         "check-model": (_check_model, "Try an embedder on a few items and say what was found."),

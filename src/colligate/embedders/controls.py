@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from colligate.embedders.towers import Model, Network, NetworkTower, Tower
+from colligate.embedders.trained import TrainedTower
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,9 @@ def random_init(of: Model | Tower, seed: int = 0) -> Model | NoControl:
     fresh: dict[int, Network] = {}
     towers: dict[str, Tower] = {}
     for kind, tower in model.towers.items():
+        if isinstance(tower, TrainedTower):
+            towers[kind] = tower.fresh(seed)
+            continue
         if not isinstance(tower, NetworkTower):
             return NoControl(_why_not(tower))
         network = tower.reader.network

@@ -103,8 +103,8 @@ def load_checkpoint(folder: Path) -> Checkpoint:
         raise ValueError(f"{file} isn't the file that {path.name} describes (its hash differs); copy it again.")
     try:
         sizes: dict[str, Any] = described["shape"]
-        towers = {name: EncoderShape(**sizes[name]) for name in ("scene", "query")}
-        shape = DualShape(**{**sizes, **towers})
+        sizes |= {name: EncoderShape(**sizes[name]) for name in ("scene", "query")}
+        shape = DualShape(**sizes)
         model = DualEncoder(ConceptSpace(described["space"]), described["slots"], shape, [0])
         _load_own(model, load(content))
     except (KeyError, TypeError, RuntimeError) as error:

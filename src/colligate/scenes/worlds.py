@@ -213,10 +213,11 @@ def load_world(name: str) -> World:
 
     `text20x20` (160,000 pairs and 400 singles), `text8x8` (4,096 and 64), `clevr` and `clevr2d` (576 and 24),
     `pug_spare` (7,392 pairs that share no value, no singles). All have captions, `clevr2d` has pictures. Pairs come
-    first, the last slot fastest.
+    first, the last slot fastest. `grid:20x20`, for any numbers of values, has no captions: pairs and singles of the
+    concepts concept1, concept2, ..., for towers that read scenes.
 
     Raises:
-        ValueError: no world has that name.
+        ValueError: no world has that name, or a grid has too many scenes.
 
     Paper: arXiv:2605.31503, data sets.   Differs: `clevr` and `pug_spare` have captions only so far.
 
@@ -224,8 +225,11 @@ def load_world(name: str) -> World:
         >>> load_world("pug_spare").texts()[0]
         'a red crow and a blue fox'
     """
+    if name.startswith("grid:"):
+        return _grid(name)
     if name not in WORLDS:
-        raise ValueError(f"No world is called {name!r}; choose {', '.join(WORLDS)}, or give a table of scenes.")
+        known = ", ".join(WORLDS)
+        raise ValueError(f"No world is called {name!r}; choose {known}, grid:20x20, or give a table of scenes.")
     return WORLDS[name]()
 
 
@@ -365,6 +369,14 @@ _TEXTURES = "red blue green yellow brown purple cyan gray"
 
 def _pairs_and_singles(space: ConceptSpace) -> Scenes:
     return Scenes.join([space.all_scenes(slots=2), space.all_scenes(slots=1)])
+
+
+def _grid(name: str) -> World:
+    sizes = name.removeprefix("grid:").split("x")
+    if not all(size.isdigit() and int(size) > 0 for size in sizes):
+        raise ValueError(f"A grid names its numbers of values, such as grid:20x20; got {name!r}.")
+    space = ConceptSpace({f"concept{c + 1}": int(size) for c, size in enumerate(sizes)})
+    return World(name, _pairs_and_singles(space))
 
 
 def _text20x20() -> World:

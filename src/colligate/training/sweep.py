@@ -1,0 +1,182 @@
+"""Many trainings: coverage x spaces x sizes x seeds, members of equal shape stacked in one pass."""
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from pathlib import Path
+from typing import Any, Literal
+
+from colligate import __version__
+from colligate.engine import Clock, Report, peak_memory
+from colligate.records import Row, content_key, read_record, read_table, run_facts, settings, write_atomic, write_record
+from colligate.training.config import TrainConfig
+from colligate.training.loop import Training, train_stack
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepConfig:
+    """Which trainings to run; every combination of these, with the settings of `train` for the rest."""
+
+    coverages: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+    """Shares of objects that training shows."""
+    spaces: tuple[str, ...] = ("20x20",)
+    """Numbers of values of the concepts, all equal: 20x20, 50x50, 20x20x20, 100x100, 50x50x50."""
+    widths: tuple[int, ...] = (128,)
+    """Widths of tokens."""
+    seeds: int = 3
+    """Divisions of the objects and starts at each point."""
+    stack: Literal["seeds", "coverages", "none"] = "seeds"
+    """Which members are trained in one pass: the seeds of a point, those of all coverages (each member's table of
+    queries is then as long as the longest), or none."""
+    train: TrainConfig = field(default_factory=TrainConfig)
+    """Everything else."""
+    runs: Path = Path("runs")
+    """Folder of run folders: one for the sweep, one for each training."""
+    force: bool = False
+    """Train again even what is finished."""
+
+    def __post_init__(self) -> None:
+        if not self.coverages or not self.spaces or not self.widths or self.seeds < 1:
+            raise ValueError("A sweep needs at least one coverage, space, width and seed.")
+        for space in self.spaces:
+            _sizes(space)
+
+
+def _sizes(space: str) -> tuple[int, int]:
+    """Number of concepts and of values."""
+    words = space.split("x")
+    if len(words) < 2 or len(set(words)) > 1 or not words[0].isdigit():
+        raise ValueError(f"A space is equal numbers of values, such as 20x20 or 50x50x50; got {space!r}.")
+    return len(words), int(words[0])
+
+
+def sweep_configs(config: SweepConfig) -> list[list[TrainConfig]]:
+    """The trainings of a sweep, those of one pass together.
+
+    Example:
+        >>> [len(members) for members in sweep_configs(SweepConfig(coverages=(0.5, 0.8), seeds=3))]
+        [3, 3]
+    """
+    groups: dict[tuple[object, ...], list[TrainConfig]] = {}
+    for space, width, coverage, seed in product(config.spaces, config.widths, config.coverages, range(config.seeds)):
+        concepts, values = _sizes(space)
+        member = replace(
+            config.train, concepts=concepts, values=values, width=width, coverage=coverage,
+            seed=config.train.seed + seed, runs=config.runs, force=config.force,
+        )  # fmt: skip
+        key: tuple[object, ...] = (space, width, coverage, seed)
+        groups.setdefault(key[: {"none": 4, "seeds": 3, "coverages": 2}[config.stack]], []).append(member)
+    return list(groups.values())
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """A finished sweep.
+
+    Attributes:
+        folder: its run folder.
+        rows: a row for each measurement of each training; `family` is SPACE ENCODER WIDTH, `seeds` the seed.
+        record: what was done.
+    """
+
+    folder: Path
+    rows: list[Row]
+    record: dict[str, Any]
+
+
+def sweep(config: SweepConfig, report: Report | None = None) -> Sweep:
+    """Run every training of a sweep that isn't finished yet, and gather their rows in one table.
+
+    Each training leaves the folder that `train` would leave, so that single runs and sweeps share their work, and a
+    killed sweep goes on where it stopped. `runs.csv` in the sweep's folder names the folder behind each row.
+
+    Args:
+        config: which trainings.
+        report: told how far it is.
+
+    Raises:
+        ValueError: a combination that can't be trained; the message says which.
+        DivergedError: the loss of a training is no longer a number.
+
+    Paper: arXiv:2605.31503, Fig. 6.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     tiny = TrainConfig(width=16, heads=1, dim=8, batch=8, steps=2, warmup=1)
+        ...     config = SweepConfig(coverages=(0.5,), spaces=("6x6",), widths=(16,), seeds=2, train=tiny,
+        ...         runs=Path(folder))
+        ...     len(sweep(config).rows)
+        16
+    """
+    facts = {"kind": "sweep", "version": __version__, "config": _facts(config)}
+    folder = config.runs / f"sweep-{content_key(facts)}"
+    if (folder / "record.json").is_file() and not config.force:
+        return Sweep(folder, read_table(folder / "table.csv"), read_record(folder))
+    groups = sweep_configs(config)
+    for members in groups:
+        for member in members:
+            member.divide()  # what can't be trained shows before hours are spent
+    clock, found = Clock(), list[tuple[TrainConfig, Training]]()
+    for i, members in enumerate(groups):
+        label = f"training {i + 1} of {len(groups)}"
+        with clock.stage(label):
+            found += zip(members, train_stack(members, report=report, label=label), strict=True)
+    rows = [_named(row, of) for of, done in found for row in done.rows]
+    record = run_facts("sweep", folder.name, config.train, seconds=clock.seconds, memory=peak_memory()) | {
+        "config": {**_facts(config), "runs": str(config.runs)}, "trainings": len(found),
+    }  # fmt: skip
+    write_atomic(folder / "runs.csv", _runs_table(found))
+    write_record(folder, record, rows, {"spread": spread(rows)}, {})
+    return Sweep(folder, rows, read_record(folder))
+
+
+def _facts(config: SweepConfig) -> dict[str, object]:
+    found = settings(config)
+    found["train"] = settings(config.train)
+    return found
+
+
+def _named(row: Row, config: TrainConfig) -> Row:
+    space = "x".join([str(config.values)] * config.concepts)
+    return replace(row, family=f"{space} {config.encoder} {config.width}", coverage=config.coverage, seeds=config.seed)
+
+
+def spread(rows: Sequence[Row]) -> list[dict[str, object]]:
+    """Median, lowest and highest value over seeds, for each measurement at each point: what the curve shows.
+
+    Example:
+        >>> rows = [Row(id="x", family="a", coverage=0.5, seeds=s, value=v) for s, v in enumerate((0.1, 0.9, 0.5))]
+        >>> spread(rows)[0]["median"]
+        0.5
+    """
+    points: dict[tuple[str, str | None, float | None], list[Row]] = {}
+    for row in rows:
+        points.setdefault((row.id, row.family, row.coverage), []).append(row)
+    found: list[dict[str, object]] = []
+    for (id_, family, coverage), of_point in points.items():
+        values = sorted(row.value for row in of_point if row.value is not None)
+        middle = len(values) // 2
+        median = (
+            None if not values else values[middle] if len(values) % 2 else (values[middle - 1] + values[middle]) / 2
+        )
+        bag = [row.bag_of_concepts for row in of_point if row.bag_of_concepts is not None]
+        found.append({
+            "id": id_, "family": family, "coverage": coverage, "seeds": len(values), "median": median,
+            "low": values[0] if values else None, "high": values[-1] if values else None,
+            "bag_of_concepts": sum(bag) / len(bag) if bag else None,
+        })  # fmt: skip
+    return found
+
+
+def _runs_table(found: Sequence[tuple[TrainConfig, Training]]) -> bytes:
+    """Folder and settings of each training, as CSV."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["folder", "concepts", "values", "width", "coverage", "seed", "encoder"])
+    for config, done in found:
+        given = (config.concepts, config.values, config.width, config.coverage, config.seed, config.encoder)
+        writer.writerow([done.folder.name, *given])
+    return text.getvalue().encode()
