@@ -182,7 +182,11 @@ def _search(
     value: Tensor,
     slope: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Longest of 1, 1/2, 1/4, ... that lowers each member's value enough; 0 where none does."""
+    """Longest of 1, 1/2, 1/4, ... that lowers each member's value enough; 0 where none does.
+
+    A member for which the next step promises less than rounding can tell has none.
+    """
+    rounding = torch.finfo(value.dtype).eps * value.abs()
     length = torch.ones_like(value)
     found, waiting = torch.zeros_like(value), torch.ones_like(value, dtype=torch.bool)
     found_value = value.clone()
@@ -194,7 +198,7 @@ def _search(
         good = trial <= value[rows] + 1e-4 * along * slope[rows]
         found[rows] = torch.where(good, along, found[rows])
         found_value[rows] = torch.where(good, trial, found_value[rows])
-        waiting[rows] = ~good
+        waiting[rows] = ~good & (along / 2 * slope[rows].abs() > rounding[rows])
         length[rows] = along / 2
         if not bool(waiting.any()):
             break

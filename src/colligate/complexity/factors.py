@@ -22,7 +22,7 @@ PENALTIES = (1e-6, 1e-3)
 SOLVED, RULED = 3e-4, 1e-2
 """What a coordinate that follows the rule may leave, as a share; what most must leave at most for others to be tried
 again, if they leave ten times as much."""
-TOLERANCE = 1e-4
+TOLERANCE = 1e-3
 """Of the search; see `fitting.minimise`."""
 
 

@@ -193,7 +193,7 @@ class GlobalProduct:
     """
 
     positions: Positions = "own"
-    search: Search = field(default_factory=lambda: Search(starts=2, screening=10, kept=1, steps=40))
+    search: Search = field(default_factory=lambda: Search(starts=2, screening=8, kept=1, steps=25))
 
     @property
     def name(self) -> str:
