@@ -65,7 +65,7 @@ $(VENV)/.demo: pyproject.toml $(BIN)/python
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml $(BIN)/python
-	$(PIP_INSTALL) -e '.[dev,demo,hf,open-clip,sbert]'
+	$(PIP_INSTALL) -e '.[dev,demo,hf,open-clip,render3d,sbert]'
 	@touch $@
 
 $(BIN)/python:

@@ -187,7 +187,7 @@ def test_a_wrong_option_is_named(call: Call, words: list[str], named: str):
         (["worlds", "clevr"], "takes no arguments"),
         (["report", "nowhere"], "no record.json"),
         (["reproduce", "nowhere"], "no record.json"),
-        (["render", "--out", "p", "--scenes", "clevr"], "draws no pictures"),
+        (["render", "--out", "p", "--scenes", "text8x8"], "draws no pictures"),
         (["check-data", "absent.csv"], "absent.csv can't be read"),
         (["check-model", "hf:someone/model-that-is-not-here"], "not on this machine"),
     ],
@@ -292,7 +292,7 @@ def test_worlds_are_listed(call: Call):
     done = call("worlds")
     assert (done.code, done.err) == (0, "")
     names = [line.split()[0] for line in done.out.splitlines()]
-    assert names == ["text20x20", "text8x8", "clevr", "clevr2d", "pug_spare"]
+    assert names == ["text20x20", "text8x8", "clevr", "clevr3", "clevr-occluded", "clevr2d", "pug_spare"]
     assert "160400 scenes, 20 attribute x 20 noun" in done.out
 
 

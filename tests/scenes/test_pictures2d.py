@@ -7,7 +7,8 @@ import PIL.Image
 import pytest
 import torch
 
-from colligate.scenes.pictures2d import PALETTE, SHAPES, Canvas
+from colligate.scenes.looks import PALETTE
+from colligate.scenes.pictures2d import SHAPES, Canvas
 from colligate.scenes.space import EMPTY, ConceptSpace, Scenes
 
 SPACE = ConceptSpace(color=list(PALETTE), shape=["square", "triangle", "circle"])

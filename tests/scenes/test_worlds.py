@@ -31,7 +31,8 @@ def table(path: Path) -> list[dict[str, str]]:
     [
         ("text20x20", (20, 20), 160_000, 400, ("text", "scene")),
         ("text8x8", (8, 8), 4_096, 64, ("text", "scene")),
-        ("clevr", (8, 3), 576, 24, ("text", "scene")),
+        ("clevr", (8, 3), 576, 24, ("text", "picture", "scene")),
+        ("clevr-occluded", (8, 3), 576, 24, ("text", "picture", "scene")),
         ("clevr2d", (8, 3), 576, 24, ("text", "picture", "scene")),
         ("pug_spare", (12, 8), 7_392, 0, ("text", "scene")),
     ],
@@ -47,7 +48,15 @@ def test_built_in_worlds(name: str, sizes: tuple[int, ...], pairs: int, singles:
 
 
 def test_every_built_in_world_is_tested_above() -> None:
-    assert set(WORLDS) == {"text20x20", "text8x8", "clevr", "clevr2d", "pug_spare"}
+    names = {"text20x20", "text8x8", "clevr", "clevr3", "clevr-occluded", "clevr2d", "pug_spare"}
+    assert set(WORLDS) == names, "clevr3 is tested below"
+
+
+def test_three_objects_in_every_combination_come_before_the_singles() -> None:
+    world = load_world("clevr3")
+    assert world.scenes.counts.tolist() == [3] * 13_824 + [1] * 24
+    assert len(world.scenes.ids.unique()) == len(world)
+    assert world.texts(torch.tensor([1])) == ["a blue cube and a blue cube and a blue cylinder"]
 
 
 @needs_release
@@ -116,8 +125,8 @@ def test_an_unknown_world_is_named() -> None:
 
 
 def test_missing_pictures_are_said_in_one_sentence() -> None:
-    with pytest.raises(ValueError, match="World 'clevr' has no pictures, only text and scene"):
-        load_world("clevr").items("picture")
+    with pytest.raises(ValueError, match="World 'pug_spare' has no pictures, only text and scene"):
+        load_world("pug_spare").items("picture")
     with pytest.raises(ValueError, match="has no captions"):
         sample_world(SPACE, slots=2, num=3, seed=0).describe("text")
 
@@ -294,6 +303,6 @@ def test_rendering_refuses_other_folders_links_and_worlds(tmp_path: Path) -> Non
         render(world, tmp_path / "out")
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "all of it"
     with pytest.raises(ValueError, match="draws no pictures"):
-        render(load_world("clevr"), tmp_path / "clevr")
+        render(load_world("text8x8"), tmp_path / "text")
     with pytest.raises(ValueError, match="at least 1 picture"):
         render(world, tmp_path / "none", limit=0)

@@ -4,8 +4,7 @@ The default canvas draws CLEVR-2D pixel for pixel as its authors released it; ev
 a control (places, sizes, jitter, occlusion).
 """
 
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from math import cos, pi, sin, sqrt
@@ -15,35 +14,20 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from colligate.scenes.looks import Color, Point, color_of, replicates, roles, set_apart, uniforms, words_of
 from colligate.scenes.space import ConceptSpace, Scenes
 
 if TYPE_CHECKING:
     import PIL.Image
 
-Color = tuple[int, int, int]
-Point = tuple[float, float]
-
 RENDERER = 1
 """Version of the drawing; it changes whenever a pixel of any picture does."""
-
-PALETTE: Mapping[str, Color] = {
-    "blue": (42, 75, 215),
-    "brown": (129, 74, 25),
-    "cyan": (41, 208, 208),
-    "gray": (87, 87, 87),
-    "green": (29, 105, 20),
-    "purple": (129, 38, 192),
-    "red": (173, 35, 35),
-    "yellow": (255, 238, 51),
-}
-"""CLEVR's colours; any other word is looked up among the CSS colours."""
 
 SHAPES = ("square", "triangle", "circle", "diamond", "pentagon", "hexagon", "star", "cross", "heart")
 """Words for shapes that can be drawn."""
 
 _REACH = 2 / sqrt(3)
 """Half the width of the widest shape (the triangle) at radius 1."""
-_NAMES = {"color": ("color", "colour"), "shape": ("shape",), "size": ("size",)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +115,7 @@ class Canvas:
         looks = _Looks(self, scenes.space)
         places, radius = self._layout(scenes.slots, largest=max(looks.factors))
         wanted = torch.arange(len(scenes)) if rows is None else torch.arange(len(scenes))[rows]
-        numbers = _replicates(scenes)[wanted].tolist() if self.varies else [0] * len(wanted)
+        numbers = replicates(scenes)[wanted].tolist() if self.varies else [0] * len(wanted)
         return [
             self._picture(looks, objects, number, places, radius)
             for objects, number in zip(scenes.objects[wanted].tolist(), numbers, strict=True)
@@ -186,7 +170,7 @@ class Canvas:
         for slot, o in enumerate(objects):
             if o < 0:
                 continue
-            right, down, larger = _uniforms(self.seed, held, replicate, slot) if self.varies else (0.0, 0.0, 0.0)
+            right, down, larger = uniforms(self.seed, held, replicate, slot) if self.varies else (0.0, 0.0, 0.0)
             x, y = (round(at + self.jitter * move) for at, move in zip(places[slot], (right, down), strict=True))
             reach = round(radius * looks.factor(o) * (1 + self.resize * larger))
             _object(pen, looks.shape(o), looks.color(o), (x, y), reach, outline=self.outline, scale=self.smooth)
@@ -197,19 +181,12 @@ class _Looks:
     """How the objects of a space look on a canvas: colour, shape and factor on the radius."""
 
     def __init__(self, canvas: Canvas, space: ConceptSpace) -> None:
-        found = {role: _concept(space, role, getattr(canvas, role)) for role in _NAMES}
-        for name in space.names:
-            if name not in found.values():
-                raise ValueError(
-                    f"A picture can't show the concept {name!r}, only colour, shape and size; "
-                    f"say which it is, for example Canvas(color={name!r}), or leave it out."
-                )
-        self.background = _color(canvas, canvas.background)
+        found = roles(space, {"color": canvas.color, "shape": canvas.shape, "size": canvas.size}, "Canvas")
+        self.background = color_of(canvas.background, canvas.palette)
         self.space = space
-        self._colors, self._shapes = (_words(space, found[role]) for role in ("color", "shape"))
-        self._sizes = _words(space, found["size"]) if found["size"] else ()
+        self._colors, self._shapes, self._sizes = (words_of(space, found[role]) for role in ("color", "shape", "size"))
         self._found = found
-        self._rgb = [_color(canvas, word) for word in self._colors]
+        self._rgb = [color_of(word, canvas.palette) for word in self._colors]
         for word in self._shapes:
             if word not in SHAPES:
                 raise ValueError(f"No shape is called {word!r}; the canvas draws {', '.join(SHAPES)}.")
@@ -217,8 +194,8 @@ class _Looks:
             if word not in canvas.sizes:
                 raise ValueError(f"No size is called {word!r}; the canvas has {', '.join(canvas.sizes)} (set `sizes`).")
         self.factors = [float(canvas.sizes[word]) for word in self._sizes] or [1.0]
-        _set_apart(self._colors, self._rgb)
-        _set_apart(self._sizes, self.factors)
+        set_apart(self._colors, self._rgb)
+        set_apart(self._sizes, self.factors)
         if not canvas.outline and self.background in self._rgb:
             word = self._colors[self._rgb.index(self.background)]
             raise ValueError(f"{word!r} has the background's colour and no outline; change one of the three.")
@@ -237,62 +214,6 @@ class _Looks:
         for size in self.space.sizes[:c:-1]:
             object_id //= size
         return object_id % self.space.sizes[c]
-
-
-def _concept(space: ConceptSpace, role: str, given: str | None) -> str | None:
-    """Name of the concept that plays a role."""
-    if given is not None:
-        return space.names[space.concept(given)]
-    found = [name for name in space.names if name.lower() in _NAMES[role]]
-    if len(found) == 1 or (not found and role == "size"):
-        return found[0] if found else None
-    raise ValueError(
-        f"Pictures need one concept to show as {role}; this space has {', '.join(space.names)}. "
-        f'Say which it is, for example Canvas({role}="{space.names[0]}").'
-    )
-
-
-def _words(space: ConceptSpace, name: str | None) -> tuple[str, ...]:
-    return space.words[space.concept(str(name))]
-
-
-def _set_apart(words: Sequence[str], looks: Sequence[object]) -> None:
-    for i, word in enumerate(words):
-        if looks.index(looks[i]) < i:
-            raise ValueError(f"{words[looks.index(looks[i])]!r} and {word!r} look the same; give them other looks.")
-
-
-def _color(canvas: Canvas, given: str | Color) -> Color:
-    """Red, green and blue of a word or triple."""
-    look: Any = canvas.palette.get(given, PALETTE.get(given, given)) if isinstance(given, str) else given
-    if isinstance(look, str):
-        from PIL import ImageColor
-
-        try:
-            look = ImageColor.getrgb(look.replace(" ", ""))
-        except ValueError:
-            raise ValueError(
-                f"No colour is called {look!r}; use {', '.join(PALETTE)}, a CSS name, #rrggbb, or set `palette`."
-            ) from None
-    rgb = tuple(int(part) for part in look)
-    if len(rgb) != 3 or not all(0 <= part <= 255 for part in rgb):
-        raise ValueError(f"A colour is three numbers from 0 to 255; {given!r} is {look!r}.")
-    return rgb
-
-
-def _replicates(scenes: Scenes) -> Int[Tensor, " scene"]:
-    """Running number of each row among the rows of the same scene."""
-    ids, order = torch.unique(scenes.objects, dim=0, return_inverse=True)[1].sort(stable=True)
-    numbers = torch.empty_like(ids)
-    numbers[order] = torch.arange(len(ids)) - torch.searchsorted(ids, ids)
-    return numbers
-
-
-def _uniforms(seed: int, objects: list[int], replicate: int, slot: int) -> tuple[float, float, float]:
-    """Three numbers in [-1, 1) for one object, by hash: no generator, no order of drawing, equal on every machine."""
-    digest = hashlib.sha256(repr((seed, tuple(objects), replicate, slot)).encode()).digest()
-    x, y, z = (int.from_bytes(digest[8 * i : 8 * i + 8], "little") / 2**63 - 1 for i in range(3))
-    return x, y, z
 
 
 def _object(

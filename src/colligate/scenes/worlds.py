@@ -21,6 +21,7 @@ from torch import Tensor
 from colligate.records import write_atomic
 from colligate.scenes.captions import CaptionTemplate
 from colligate.scenes.pictures2d import Canvas
+from colligate.scenes.pictures3d import Report, Studio
 from colligate.scenes.space import ConceptSpace, Scenes
 
 if TYPE_CHECKING:
@@ -41,13 +42,13 @@ class World:
         name: what the world is called in records and reports.
         scenes: the scenes, one a row.
         captions: a template, a text for each row, or None.
-        pictures: a canvas that draws them, a file for each row, or None.
+        pictures: a canvas or studio that draws them, a file for each row, or None.
         parts: a given split ("fit", "validation" or "test" for each row), or None.
         notes: what a reader of results should know about the world.
 
     Raises:
-        ValueError: captions, pictures or parts that differ from the scenes in number, a template or canvas that doesn't
-            fit the concepts, an unknown part, or one picture for two rows of the same scene.
+        ValueError: captions, pictures or parts that differ from the scenes in number, a template, canvas or studio
+            that doesn't fit the concepts, an unknown part, or one picture for two rows of the same scene.
 
     Example:
         >>> world = load_world("clevr2d")
@@ -58,7 +59,7 @@ class World:
     name: str
     scenes: Scenes
     captions: CaptionTemplate | tuple[str, ...] | None = None
-    pictures: Canvas | tuple[Path, ...] | None = None
+    pictures: Canvas | Studio | tuple[Path, ...] | None = None
     parts: tuple[str, ...] | None = None
     notes: tuple[str, ...] = ()
 
@@ -75,12 +76,12 @@ class World:
                 )
         if isinstance(self.captions, CaptionTemplate):
             self.captions.check(self.scenes.space)
-        if isinstance(self.pictures, Canvas):
+        if isinstance(self.pictures, Canvas | Studio):
             self.pictures.check(self.scenes.space)
             if not self.pictures.varies and len(self.scenes) > len(self.scenes.objects.unique(dim=0)):
                 raise ValueError(
                     f"World {self.name!r} draws the same picture for each row of a repeated scene; "
-                    "give the canvas jitter or resize, or leave the repeats out."
+                    "give it jitter, or leave the repeats out."
                 )
 
     def __len__(self) -> int:
@@ -112,9 +113,16 @@ class World:
             return self.captions(self.scenes if rows is None else self.scenes[rows])
         return [str((self.captions or ())[row]) for row in self._rows(rows)]
 
-    def images(self, rows: Int[Tensor, " row"] | None = None) -> list["PIL.Image.Image"]:
-        """The pictures of all rows or the given ones, drawn or read from their files."""
+    def images(self, rows: Int[Tensor, " row"] | None = None, report: Report | None = None) -> list["PIL.Image.Image"]:
+        """The pictures of all rows or the given ones, drawn or read from their files.
+
+        Raises:
+            ValueError: the world has no pictures, or a file can't be read.
+            ImportError: the pictures are in 3-D and mitsuba isn't installed.
+        """
         self._require("picture")
+        if isinstance(self.pictures, Studio):
+            return self.pictures.draw(self.scenes, rows, report)
         if isinstance(self.pictures, Canvas):
             return self.pictures.draw(self.scenes, rows)
         from colligate.scenes.sources import open_picture
@@ -135,7 +143,7 @@ class World:
             facts["captions"] = given.describe() if isinstance(given, CaptionTemplate) else self._content["captions"]
         if kind == "picture":
             given = self.pictures
-            facts["pictures"] = given.describe() if isinstance(given, Canvas) else self._content["pictures"]
+            facts["pictures"] = given.describe() if isinstance(given, Canvas | Studio) else self._content["pictures"]
         return facts
 
     def select(self, rows: Tensor | slice, name: str | None = None) -> "World":
@@ -219,7 +227,7 @@ def load_world(name: str) -> World:
     Raises:
         ValueError: no world has that name, or a grid has too many scenes.
 
-    Paper: arXiv:2605.31503, data sets.   Differs: `clevr` and `pug_spare` have captions only so far.
+    Paper: arXiv:2605.31503, data sets.   Differs: `pug_spare` has captions only; give its pictures as files.
 
     Example:
         >>> load_world("pug_spare").texts()[0]
@@ -261,7 +269,7 @@ def sample_world(
     return World(f"sample of {num} (seed {seed})", scenes, captions)
 
 
-def render(world: World, folder: Path, *, limit: int | None = None) -> Path:
+def render(world: World, folder: Path, *, limit: int | None = None, report: Report | None = None) -> Path:
     """Write a world's drawn pictures as PNG files with a table of labels, and return the table's path.
 
     The table `labels.csv` holds a row for each picture: `filename`; index and word of each slot's concepts
@@ -269,13 +277,15 @@ def render(world: World, folder: Path, *, limit: int | None = None) -> Path:
     Every file is written whole or not at all, the table last; the same call goes on where a killed one stopped.
 
     Args:
-        world: what to draw; its pictures are a canvas.
+        world: what to draw; its pictures are a canvas or a studio.
         folder: where to, made if it isn't there.
         limit: draw the first so many scenes only.
+        report: called with a stage, how much of it is done, and how much there is.
 
     Raises:
         ValueError: the world draws no pictures, the folder holds something else, or one of its files is a link that
             leads out of it.
+        ImportError: the pictures are in 3-D and mitsuba isn't installed.
 
     Example:
         >>> import tempfile
@@ -284,7 +294,7 @@ def render(world: World, folder: Path, *, limit: int | None = None) -> Path:
         ...     len(labels.read_text().splitlines()), len(list(labels.parent.glob("*.png")))
         (3, 2)
     """
-    if not isinstance(world.pictures, Canvas):
+    if not isinstance(world.pictures, Canvas | Studio):
         raise ValueError(f"World {world.name!r} draws no pictures; choose one that does, such as clevr2d.")
     if limit is not None and limit < 1:
         raise ValueError(f"The limit must be at least 1 picture; got {limit}.")
@@ -300,10 +310,12 @@ def render(world: World, folder: Path, *, limit: int | None = None) -> Path:
     missing = [row for row, name in zip(rows.tolist(), names, strict=True) if not _inside(folder, name).exists()]
     for start in range(0, len(missing), 256):
         block = missing[start : start + 256]
-        for row, picture in zip(block, world.images(torch.tensor(block)), strict=True):
+        for row, picture in zip(block, world.images(torch.tensor(block), report), strict=True):
             png = io.BytesIO()
             picture.save(png, format="PNG")
             write_atomic(_inside(folder, names[row]), png.getvalue())
+        if report is not None:
+            report("drawing", start + len(block), len(missing))
     labels = _inside(folder, "labels.csv")
     write_atomic(labels, labels_bytes(world, rows, names))
     return labels
@@ -391,15 +403,25 @@ def _text8x8() -> World:
     return World("text8x8", _pairs_and_singles(space), template, notes=("The first 8 x 8 words of text20x20.",))
 
 
-def _clevr_like(name: str, shapes: str, pictures: Canvas | None) -> World:
+def _clevr_like(name: str, shapes: str, pictures: Canvas | Studio, slots: int = 2, note: str = "") -> World:
     words = shapes.split()
     space = ConceptSpace(color=_COLORS.split(), shape=words)
-    note = (
+    by_index = (
         f"Shapes by index: 0 {words[0]}, 1 {words[1]}, 2 {words[2]}. The labels released with the paper exchange the "
         "names of shapes 1 and 2 against their pictures; their indices agree with these."
     )
     template = CaptionTemplate("a {color} {shape}", single="{color} {shape}")
-    return World(name, _pairs_and_singles(space), template, pictures, notes=(note,))
+    scenes = Scenes.join([space.all_scenes(slots), space.all_scenes(slots=1)])
+    return World(name, scenes, template, pictures, notes=(by_index, note) if note else (by_index,))
+
+
+def _clevr_occluded() -> World:
+    hidden = 0.25
+    note = (
+        f"The second object hides {hidden:.0%} of the first one's pixels; where it stands for that depends on the two "
+        "shapes, never on the colors. Singles stand where the first object does."
+    )
+    return _clevr_like("clevr-occluded", "cube cylinder sphere", Studio(hidden=hidden), note=note)
 
 
 def _pug_spare() -> World:
@@ -412,7 +434,9 @@ def _pug_spare() -> World:
 WORLDS: Mapping[str, Callable[[], World]] = {
     "text20x20": _text20x20,
     "text8x8": _text8x8,
-    "clevr": lambda: _clevr_like("clevr", "cube cylinder sphere", None),
+    "clevr": lambda: _clevr_like("clevr", "cube cylinder sphere", Studio()),
+    "clevr3": lambda: _clevr_like("clevr3", "cube cylinder sphere", Studio(), slots=3),
+    "clevr-occluded": _clevr_occluded,
     "clevr2d": lambda: _clevr_like("clevr2d", "square triangle circle", Canvas()),
     "pug_spare": _pug_spare,
 }
