@@ -222,10 +222,15 @@ class Point:
     reason: str | None = None
 
     @property
+    def sound(self) -> float:
+        """Share of splits that identify the rule, show every value and are fitted adequately."""
+        each = [i is not False and s and a for i, s, a in zip(self.identified, self.seen, self.adequate, strict=True)]
+        return sum(each) / len(each) if each else 0.0
+
+    @property
     def solid(self) -> bool:
-        """Whether most splits are identified, saw every value and were fitted adequately; others are drawn hollow."""
-        sound = [i is not False and s and a for i, s, a in zip(self.identified, self.seen, self.adequate, strict=True)]
-        return bool(sound) and sum(sound) > len(sound) / 2
+        """Whether most splits are sound; points of which they aren't are drawn hollow."""
+        return self.sound > 0.5
 
     def mean(self, name: str) -> float:
         """Mean outcome over the scenes for which it is defined."""

@@ -181,6 +181,7 @@ def _point_rows(scorer: _Scorer, point: Point) -> Iterator[Row]:
         reason = None if given else "a rank says nothing of a flexible family"
         mean = sum(given) / len(given) if given else None
         yield _row(curves, f"complexity.{id}", point, value=mean, reason=reason)
+    yield _row(curves, "complexity.sound", point, value=point.sound)
     by_split = torch.tensor(point.by_split("object"), dtype=torch.float64)
     spread = float(by_split.std()) if len(by_split) > 1 and not by_split.isnan().any() else None
     yield _row(

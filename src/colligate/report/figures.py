@@ -4,7 +4,7 @@ Text colours, grid and background come from the page's style sheet, so a figure 
 marks are told apart by shape as well as by colour (Okabe and Ito's palette).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any, Literal
@@ -82,6 +82,16 @@ class Line:
 
     label: str
     rows: Mapping[str, Row | None] = field(default_factory=dict[str, Row | None])
+
+
+@dataclass(frozen=True)
+class Level:
+    """A line to compare curves with."""
+
+    label: str
+    mark: Mark
+    colour: str
+    places: Sequence[tuple[float, float]]
 
 
 LEVELS = (
@@ -254,15 +264,33 @@ def curves(
     note: str = "",
     whole: bool = False,
     half: bool = False,
+    hollow: Callable[[Row], bool] | None = None,
+    bands: Mapping[str, Sequence[tuple[float, float, float]]] | None = None,
+    levels: Sequence[Level] = (),
+    doubling: bool = False,
 ) -> Figure | None:
-    """Curves of shares over a number (strength, layer), with their intervals as bars; None without any point."""
+    """Curves of shares over a number (strength, layer), with their intervals as bars; None without any point.
+
+    Args:
+        key: its name in the page.
+        title: what it shows.
+        lines: label -> places and rows.
+        axis: what the number is.
+        note: how to read it.
+        whole: whether the number is whole.
+        half: whether two may stand side by side.
+        hollow: which points may not be read as they stand, and are drawn hollow.
+        bands: label -> place, low and high of a shaded band.
+        levels: lines to compare with.
+        doubling: whether the number's axis is logarithmic.
+    """
     styles: tuple[tuple[str, Mark, str], ...] = (
         (BLUE, "disc", "solid"),
         (VERMILLION, "diamond", "dash"),
         (GREEN, "square", "dot"),
-        (PURPLE, "triangle", "dashdot"),
-        (ORANGE, "ring", "solid"),
-        (SKY, "open-square", "dash"),
+        (PURPLE, "triangle" if hollow is None else "disc", "dashdot"),
+        (ORANGE, "ring" if hollow is None else "diamond", "solid"),
+        (SKY, "open-square" if hollow is None else "square", "dash"),
     )
     data: list[dict[str, Any]] = []
     keys: list[Key] = []
@@ -275,6 +303,9 @@ def curves(
         shown = [(x, row.value or 0.0, _hover(label, f"{axis} {x:g}", row, percent)) for x, row in there]
         trace = _points(shown, mark, colour, size=8)
         trace |= {"mode": "lines+markers", "line": {"color": colour, "dash": dash, "width": 2}}
+        if hollow is not None:
+            trace["marker"] |= _hollowed(mark, colour, [hollow(row) for _, row in there])
+        data += _band((bands or {}).get(label, ()), colour)
         if all(None not in (row.low, row.high) for _, row in there):
             trace["error_y"] = {
                 "type": "data",
@@ -289,6 +320,11 @@ def curves(
         alts.append(f"{label}: " + ", ".join(f"{x:g} {percent(y)}" for x, y, _ in shown) + ".")
     if not data:
         return None
+    for level in levels:
+        data.append(_level_line(level))
+        keys.append(Key(level.mark, level.colour, level.label))
+    if hollow is not None and any("open" in symbol for trace in data for symbol in _symbols_of(trace)):
+        keys.append(Key("ring", GREY, "hollow: not to be read as it stands"))
     lowest = min([0.0, *(y for trace in data for y in trace["y"])])
     layout = _layout(
         300,
@@ -298,10 +334,45 @@ def curves(
             "fixedrange": True,
             "zeroline": False,
             **({"dtick": 1} if whole else {}),
+            **({"type": "log", "dtick": 0.30103, "tickformat": "d"} if doubling else {}),
         },
         yaxis={"range": [max(lowest, -1) - 0.04, 1.04], "tickformat": ".0%", "fixedrange": True, "zeroline": False},
     )
     return Figure(key, title, f"{title}. {' '.join(alts)}", note, {"data": data, "layout": layout}, tuple(keys), half)
+
+
+def _hollowed(mark: Mark, colour: str, open_: Sequence[bool]) -> dict[str, Any]:
+    """Markers of which some are hollow."""
+    filled = _SYMBOLS[mark].removesuffix("-open")
+    symbols = [f"{filled}-open" if one else filled for one in open_]
+    return {"symbol": symbols, "line": {"width": [2 if one else 0 for one in open_], "color": colour}}
+
+
+def _symbols_of(trace: Mapping[str, Any]) -> Sequence[str]:
+    symbols = trace.get("marker", {}).get("symbol", ())
+    return symbols if isinstance(symbols, list) else ()
+
+
+def _band(places: Sequence[tuple[float, float, float]], colour: str) -> list[dict[str, Any]]:
+    """A shaded band, there and back."""
+    if len(places) < 2:
+        return []
+    return [{
+        "type": "scatter", "mode": "lines", "hoverinfo": "skip", "fill": "toself", "opacity": 0.14, "fillcolor": colour,
+        "line": {"width": 0, "color": colour},
+        "x": [x for x, _, _ in places] + [x for x, _, _ in reversed(places)],
+        "y": [low for _, low, _ in places] + [high for _, _, high in reversed(places)],
+    }]  # fmt: skip
+
+
+def _level_line(level: Level) -> dict[str, Any]:
+    places = sorted(level.places)
+    return {
+        "type": "scatter", "mode": "lines+markers", "x": [x for x, _ in places], "y": [y for _, y in places],
+        "hovertext": [f"{plain(level.label)} {percent(y)}" for _, y in places], "hoverinfo": "text",
+        "line": {"color": level.colour, "dash": "dot", "width": 1.2},
+        "marker": {"symbol": _SYMBOLS[level.mark], "color": level.colour, "size": 8, "line": {"width": 1.5}},
+    }  # fmt: skip
 
 
 OUTCOMES: tuple[tuple[str, str, str], ...] = (

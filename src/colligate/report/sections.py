@@ -4,6 +4,7 @@ import re
 
 from colligate.records import Row
 from colligate.report import reference
+from colligate.report.complexity import complexity_section
 from colligate.report.edits import edits_section, removal_section
 from colligate.report.figures import BLUE, GREEN, Figure, Line, Series, curves, dots, points_map
 from colligate.report.questions import Section, Study, call, findings, known, present
@@ -36,6 +37,7 @@ def sections(study: Study) -> tuple[Section, ...]:
         edits_section(study, verdict),
         removal_section(study),
         _information(study, verdict),
+        complexity_section(study, verdict),
         _normalized(study, verdict),
     )
 

@@ -163,6 +163,8 @@ def judge(rows: Iterable[Row], name: str = "This model") -> Verdict:
     """
     table = Measured(rows)
     tiles = (_values(table), _objects(table), _additive(table), _edits(table), _information(table))
+    rules = _complexity(table)
+    tiles = tiles if rules.row is None else (*tiles, rules)
     answers = [tile.answer for tile in tiles]
     if all(answer == "not measured" for answer in answers):
         return Verdict("Nothing was measured that a verdict could rest on.", tiles)
@@ -173,7 +175,13 @@ def judge(rows: Iterable[Row], name: str = "This model") -> Verdict:
         _say_objects(tiles[1], bool(_say_values(tiles[0])), tiles[0].answer == "yes"),
     )
     start = f"{name}{' ' if values else ''}{values}{objects}" if values or objects else ""
-    rest = (_doubt_objects(tiles[1]), _say_additive(tiles[2]), _say_edits(tiles[3]), _say_information(tiles[4]))
+    rest = (
+        _doubt_objects(tiles[1]),
+        _say_additive(tiles[2]),
+        _say_edits(tiles[3]),
+        _say_information(tiles[4]),
+        _say_complexity(rules),
+    )
     parts = [part for part in (start, *rest, _say_untrained(tiles)) if part]
     return Verdict(f"{'' if start else f'{name}: '}{'; '.join(parts)}.", tiles)
 
@@ -297,6 +305,54 @@ def _information(table: Measured) -> Tile:
     return Tile("information", "Binding information", answer, sentence, row, percent=False)
 
 
+def rule_in_words(family: str) -> str:
+    """What a family of rules is called in sentences.
+
+    Example:
+        >>> rule_in_words("mlp1024"), rule_in_words("additive"), rule_in_words("mine")
+        ('hidden layer of 1,024 units', 'sum of values', 'mine')
+    """
+    plain = {
+        "additive": "sum of values", "object_product": "sum and product within objects",
+        "global_product": "sum and product over the scene", "convolution": "sum and convolution within objects",
+        "forest": "random forest", "boosted": "boosted trees",
+    }  # fmt: skip
+    if family.startswith("mlp") and family[3:].isdigit():
+        return f"hidden layer of {int(family[3:]):,} units"
+    return plain.get(family, family)
+
+
+def _complexity(table: Measured) -> Tile:
+    areas = table.families("complexity.area")
+    measured = [row for row in areas if row.value is not None]
+    row = max(measured, key=lambda one: one.value or 0.0) if measured else next(iter(areas), None)
+    answer = compare(row, 0.0)
+    if row is None or row.value is None or answer == "no verdict":
+        sentence = _unsaid(row, "Rules were", fraction)
+    else:
+        if answer == "yes":
+            answer = "yes" if row.value >= 0.75 else "largely" if row.value >= 0.5 else "partly"
+        sentence = f"Fitted on some objects, a {rule_in_words(row.family or '')} goes {percent(row.value)} of the way"
+        sentence += " from a bag of concepts to the true vectors on others"
+        simple = next((one.value for one in measured if one.family == "additive"), None)
+        if simple is not None and row.family != "additive":
+            sentence += f"; a sum of values goes {percent(simple) if simple >= 0 else fraction(simple)}"
+        sentence += "."
+    return Tile("complexity", "Rule carried over to unseen objects", answer, sentence, row, percent=False)
+
+
+def _say_complexity(tile: Tile) -> str:
+    row = tile.row
+    if row is None or row.value is None or tile.answer in ("no verdict", "not measured"):
+        return ""
+    if tile.answer == "no":
+        return "no rule fitted on some objects tells which object has which value among others"
+    if tile.answer == "undecided":
+        return "whether a rule fitted on some objects carries over to others is undecided"
+    degree = {"yes": "", "largely": " largely", "partly": " partly"}[tile.answer]
+    return f"a {rule_in_words(row.family or '')}, fitted on some objects,{degree} carries over to others"
+
+
 def _say_values(tile: Tile) -> str:
     if tile.row is None or tile.row.value is None or tile.answer in ("no verdict", "not measured"):
         return ""
@@ -362,7 +418,7 @@ def _say_edits(tile: Tile) -> str:
 def _say_untrained(tiles: Sequence[Tile]) -> str:
     """What the same network does without training, where it comes within two points of the model."""
     as_well = list[str]()
-    for tile, what in zip(tiles[1:], ("objects", "R²", "edits", "binding information"), strict=True):
+    for tile, what in zip(tiles[1:5], ("objects", "R²", "edits", "binding information"), strict=True):
         row = tile.row
         if row is None or row.value is None or row.random_init is None or tile.answer not in CLAIMS:
             continue

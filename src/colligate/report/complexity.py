@@ -1,0 +1,207 @@
+"""The question of complexity: how simple a rule is enough, and does it carry over to objects never seen?"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from colligate.records import Row
+from colligate.report.figures import BLUE, GREY, VERMILLION, Figure, Level, Line, Series, curves, dots
+from colligate.report.questions import Section, Study, call, findings, known, present
+from colligate.report.tables import Cell, Table, TableBuilder, decimals
+from colligate.report.verdict import Verdict, rule_in_words
+
+HOLLOW = (
+    "Hollow: in most splits the objects fitted on don't determine the rule, never show some value, or the fit falls "
+    "short of what the family can reach; such points say nothing about complexity and are left out of the area."
+)
+
+
+def complexity_section(study: Study, verdict: Verdict) -> Section:
+    """Figures 4, 7 and 8 of the paper: families by coverage and width, and what the code length says."""
+    table = study.table
+    tiles = [tile for tile in verdict.tiles if tile.key == "complexity"]
+    by_family = _by_family(table.rows, "complexity.object")
+    summary = _summary(study, by_family)
+    drawn = present(
+        _by_coverage(study, "object", "Objects recognised in scenes of unseen objects"),
+        _by_coverage(study, "concept", "Values recognised in the same scenes"),
+        _by_coverage(study, "r2", "Variance explained in the same scenes"),
+        _by_width(study),
+        _best(study),
+        _bits(study),
+    )
+    return Section(
+        "complexity",
+        "How complex is the binding function?",
+        findings(*tiles) if summary else "",
+        (
+            "A rule from values to vectors is fitted on the scenes of some objects and predicts scenes of others; the "
+            "probes then read its predictions. What a rule reads there, it has understood, not memorised.",
+            HOLLOW,
+        ),
+        call(study, "complexity", "complexity."),
+        drawn,
+        present(summary),
+        "" if summary or drawn else "This study fitted no rules, so their complexity can't be judged here.",
+    )
+
+
+def _by_family(rows: Iterable[Row], id: str) -> dict[str, list[tuple[float, Row]]]:
+    """Family -> coverage and row."""
+    found: dict[str, list[tuple[float, Row]]] = {}
+    for row in rows:
+        if row.id == id and row.family is not None and row.coverage is not None and row.value is not None:
+            found.setdefault(row.family, []).append((row.coverage, row))
+    return {family: sorted(places, key=lambda place: place[0]) for family, places in found.items()}
+
+
+def _unsound(study: Study) -> set[tuple[str | None, float | None]]:
+    return {
+        (row.family, row.coverage) for row in study.table.rows
+        if row.id == "complexity.sound" and (row.value or 0.0) <= 0.5
+    }  # fmt: skip
+
+
+def _by_coverage(study: Study, kind: str, title: str) -> Figure | None:
+    rows = study.table.rows
+    found = _by_family(rows, f"complexity.{kind}")
+    hollow = _unsound(study)
+    levels = list[Level]()
+    if kind != "r2":
+        top = _by_family(rows, f"complexity.ceiling.{kind}").get("ceiling", [])
+        levels.append(Level("the probes on the true vectors", "square", GREY, _places(top, "value")))
+        if kind == "object":
+            bag = _places(top, "bag_of_concepts")
+            levels.append(Level("bag of concepts, ties at random", "open-diamond", VERMILLION, bag))
+        levels.append(Level("chance", "tick", GREY, _places(top, "chance")))
+    return curves(
+        f"complexity-{kind}",
+        title,
+        {rule_in_words(family): places for family, places in found.items()},
+        axis="objects fitted on / all objects",
+        note="Bars: 95 % interval over objects. Shade: one standard deviation over splits of the objects."
+        if kind == "object"
+        else "",
+        half=kind != "object",
+        hollow=lambda row: (row.family, row.coverage) in hollow,
+        bands=_bands(found, _by_family(rows, "complexity.object.spread")) if kind == "object" else None,
+        levels=[level for level in levels if level.places],
+    )
+
+
+def _places(found: Sequence[tuple[float, Row]], name: str) -> list[tuple[float, float]]:
+    return [(x, getattr(row, name)) for x, row in found if getattr(row, name) is not None]
+
+
+def _bands(
+    found: Mapping[str, Sequence[tuple[float, Row]]], spreads: Mapping[str, Sequence[tuple[float, Row]]]
+) -> dict[str, list[tuple[float, float, float]]]:
+    bands: dict[str, list[tuple[float, float, float]]] = {}
+    for family, places in found.items():
+        spread = {x: row.value or 0.0 for x, row in spreads.get(family, ())}
+        bands[rule_in_words(family)] = [
+            (x, max((row.value or 0.0) - spread[x], 0.0), min((row.value or 0.0) + spread[x], 1.0))
+            for x, row in places
+            if x in spread
+        ]
+    return bands
+
+
+def _by_width(study: Study) -> Figure | None:
+    """Recognition over the width of the hidden layer, a line for some coverages."""
+    hollow = _unsound(study)
+    points: dict[float, list[tuple[float, Row]]] = {}
+    for family, places in _by_family(study.table.rows, "complexity.object").items():
+        match = re.fullmatch(r"(?:paper\.)?mlp(\d+)", family)
+        if match is None:
+            continue
+        for coverage, row in places:
+            points.setdefault(coverage, []).append((float(match[1]), row))
+    coverages = [c for c in sorted(points) if len(points[c]) > 1]
+    kept = coverages if len(coverages) <= 4 else [coverages[i * (len(coverages) - 1) // 3] for i in range(4)]
+    return curves(
+        "complexity-width",
+        "Objects recognised, by width of the hidden layer",
+        {f"{100 * coverage:.0f} % of objects fitted on": points[coverage] for coverage in kept},
+        axis="hidden units",
+        note="A wider layer can follow a more complex rule; where width adds nothing, complexity isn't what lacks.",
+        half=True,
+        hollow=lambda row: (row.family, row.coverage) in hollow,
+        doubling=True,
+    )
+
+
+def _best(study: Study) -> Figure | None:
+    """The most that any sound point reaches, for values and for objects (the paper's Figure 4b)."""
+    hollow = _unsound(study)
+    lines = list[Line]()
+    for kind, label in (("concept", "values"), ("object", "objects")):
+        rows = [
+            row for places in _by_family(study.table.rows, f"complexity.{kind}").values() for _, row in places
+            if (row.family, row.coverage) not in hollow
+        ]  # fmt: skip
+        if rows:
+            best = max(rows, key=lambda row: row.value or 0.0)
+            where = f"{rule_in_words(best.family or '')}, {100 * (best.coverage or 0.0):.0f} % of objects"
+            lines.append(Line(f"{label} ({where})", {"": best}))
+    return dots(
+        "complexity-best", "The most that any rule reaches at any coverage", lines,
+        {"": Series("best rule", "disc", BLUE)}, axis="share of scenes of unseen objects",
+        note="A maximum over rules and coverages flatters: read it beside the curves.",
+    )  # fmt: skip
+
+
+def _bits(study: Study) -> Figure | None:
+    rows = {row.family: row for row in study.table.families("complexity.bits_saved") if row.value is not None}
+    base = next((row.value for row in study.table.families("complexity.bits") if row.family == "gaussian"), None)
+    if not rows or not base:
+        return None
+    lines = [Line(rule_in_words(family or ""), {"": _per(row, base)}) for family, row in rows.items()]
+    return dots(
+        "complexity-bits", "Bits saved by knowing the rule, of those that the vectors take", lines,
+        {"": Series("share of bits", "disc", BLUE)}, axis="share of bits saved", levels=False,
+        note="Objects are revealed in blocks; a rule learned from those seen codes the next, learning included.",
+    )  # fmt: skip
+
+
+def _per(row: Row, base: float) -> Row:
+    low = row.low / base if row.low is not None else None
+    high = row.high / base if row.high is not None else None
+    return Row(id=row.id, family=row.family, value=(row.value or 0.0) / base, low=low, high=high, n=row.n)
+
+
+def _summary(study: Study, by_family: Mapping[str, Sequence[tuple[float, Row]]]) -> Table | None:
+    table = study.table
+    areas = {row.family: row for row in table.families("complexity.area")}
+    bits = {row.family: row for row in table.families("complexity.bits_saved")}
+    coverages = sorted({x for places in by_family.values() for x, _ in places})
+    shown = coverages if len(coverages) <= 2 else [coverages[(len(coverages) - 1) // 2], coverages[-2]]
+    builder = TableBuilder(
+        "complexity",
+        "Rules fitted on some objects, scored on scenes made only of others (the paper's Figures 4 and 8 as numbers).",
+        (
+            "rule", "area", *(f"objects, {100 * c:.0f} %" for c in shown), *(f"R², {100 * c:.0f} %" for c in shown),
+            "training R²", "bits saved", "sound splits",
+        ),
+    )  # fmt: skip
+    values = {
+        id: {(row.family, row.coverage): row for row in table.rows if row.id == f"complexity.{id}"}
+        for id in ("object", "r2", "reached_r2", "sound")
+    }
+    for family in dict.fromkeys([*areas, *by_family]):
+        if family is None:
+            continue
+        sound = known(values["sound"].get((family, shown[-1]))) if shown else None
+        builder.add(
+            rule_in_words(family),
+            builder.value(areas.get(family)),
+            *(builder.value(values["object"].get((family, c))) for c in shown),
+            *(builder.value(values["r2"].get((family, c))) for c in shown),
+            builder.value(values["reached_r2"].get((family, shown[-1]))) if shown else builder.absent(None),
+            builder.value(bits.get(family), 1),
+            Cell(decimals(sound, 2)) if sound is not None else builder.absent(None),
+        )
+    return builder.build(
+        "Area: mean over coverages of objects recognised, where 0 is an ideal bag of concepts and 1 what the probes "
+        "read from the true vectors.",
+        "Training R² and sound splits are those of the largest coverage shown.",
+    )

@@ -1,0 +1,128 @@
+"""The question of complexity on the page: curves by coverage and width, hollow points, and a sentence."""
+
+import json
+
+import pytest
+
+from colligate.records import Row
+from colligate.report.complexity import complexity_section
+from colligate.report.page import render_page
+from colligate.report.questions import Study
+from colligate.report.verdict import Measured, judge, rule_in_words
+
+FAMILIES = {"additive": 0.4, "object_product": 0.45, "mlp64": 0.7, "mlp1024": 0.9}
+COVERAGES = (0.2, 0.4, 0.6, 0.8)
+
+
+def rows() -> list[Row]:
+    """Every family recognises more with coverage; object products are unsound below 0.6."""
+    found = list[Row]()
+    for family, height in FAMILIES.items():
+        for c in COVERAGES:
+            value = height * c
+            same = {"on": "test", "family": family, "coverage": c}
+            levels = {"chance": 0.01, "bag_of_concepts": 0.25}
+            found += [
+                Row(id="complexity.object", value=value, low=value - 0.02, high=value + 0.02, n=400, objects=40,
+                    **levels, **same),
+                Row(id="complexity.object.spread", value=0.01, **same),
+                Row(id="complexity.concept", value=0.9, chance=0.1, **same),
+                Row(id="complexity.r2", value=value, **same),
+                Row(id="complexity.reached_r2", value=0.95, **same),
+                Row(id="complexity.sound", value=0.2 if family == "object_product" and c < 0.6 else 1.0, **same),
+            ]  # fmt: skip
+        found.append(Row(id="complexity.area", on="test", family=family, value=height - 0.1, low=height - 0.2,
+                         high=height, objects=40, bag_of_concepts=0.0))  # fmt: skip
+        found.append(Row(id="complexity.bits_saved", on="test", family=family, value=100 * height, low=1.0, high=99.0,
+                         n=100, objects=40))  # fmt: skip
+    found.append(Row(id="complexity.bits", on="test", family="gaussian", value=1000.0, n=100))
+    for c in COVERAGES:
+        top = {"on": "test", "family": "ceiling", "coverage": c, "chance": 0.01, "bag_of_concepts": 0.25}
+        found += [Row(id="complexity.ceiling.object", value=0.95, **top),
+                  Row(id="complexity.ceiling.concept", value=1.0, **top)]  # fmt: skip
+    return found
+
+
+@pytest.fixture(scope="module")
+def section():
+    table = rows()
+    return complexity_section(Study(Measured(table), ("color",), "text", "text8x8", {}, {}), judge(table))
+
+
+def test_every_figure_is_there(section):
+    assert [figure.key for figure in section.figures] == [
+        "complexity-object", "complexity-concept", "complexity-r2", "complexity-width", "complexity-best",
+        "complexity-bits",
+    ]  # fmt: skip
+    json.dumps([figure.spec for figure in section.figures], allow_nan=False)
+    assert not section.missing
+
+
+def test_points_that_say_nothing_are_hollow(section):
+    by_key = {figure.key: figure for figure in section.figures}
+    traces = [
+        t for t in by_key["complexity-object"].spec["data"] if isinstance(t.get("marker", {}).get("symbol"), list)
+    ]
+    hollow = {i: [symbol.endswith("-open") for symbol in t["marker"]["symbol"]] for i, t in enumerate(traces)}
+    assert hollow == {0: [False] * 4, 1: [True, True, False, False], 2: [False] * 4, 3: [False] * 4}
+    assert any(key.label.startswith("hollow") for key in by_key["complexity-object"].legend)
+    assert not any(key.label.startswith("hollow") for key in by_key["complexity-width"].legend)
+
+
+def test_levels_the_ceiling_and_the_noise_band_are_drawn(section):
+    figure = section.figures[0]
+    labels = {key.label for key in figure.legend}
+    assert {"chance", "bag of concepts, ties at random", "the probes on the true vectors"} <= labels
+    bands = [trace for trace in figure.spec["data"] if trace.get("fill") == "toself"]
+    assert len(bands) == len(FAMILIES)
+    assert bands[0]["y"][0] == pytest.approx(0.4 * 0.2 - 0.01)
+
+
+def test_width_has_a_line_for_each_coverage(section):
+    figure = {figure.key: figure for figure in section.figures}["complexity-width"]
+    assert [trace["x"] for trace in figure.spec["data"]] == [[64.0, 1024.0]] * 4
+    assert figure.spec["layout"]["xaxis"]["type"] == "log"
+
+
+def test_the_best_point_is_a_sound_one():
+    table = [row for row in rows() if not (row.family or "").startswith("mlp")]
+    table += [Row(id="complexity.object", on="test", family="mlp64", coverage=0.2, value=1.0),
+              Row(id="complexity.sound", on="test", family="mlp64", coverage=0.2, value=0.0)]  # fmt: skip
+    study = Study(Measured(table), ("color",), "text", "text8x8", {}, {})
+    best = {f.key: f for f in complexity_section(study, judge(table)).figures}["complexity-best"]
+    assert "objects (sum and product within objects, 80 % of objects)" in best.alt
+
+
+def test_the_verdict_says_which_rule_carries_over():
+    verdict = judge(rows(), "MiniLM")
+    tile = verdict.tiles[-1]
+    assert (tile.key, tile.answer) == ("complexity", "yes")
+    assert tile.row is not None
+    assert tile.row.family == "mlp1024"
+    assert "a sum of values goes 30 %" in tile.sentence
+    assert "a hidden layer of 1,024 units, fitted on some objects, carries over to others" in verdict.sentence
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "answer"), [(-0.5, -0.1, "no"), (-0.1, 0.1, "undecided"), (None, None, "no verdict")]
+)
+def test_a_claim_needs_an_interval_above_the_bag(low, high, answer):
+    row = Row(id="complexity.area", on="test", family="additive", value=0.0, low=low, high=high, objects=40)
+    assert judge([row]).tiles[-1].answer == answer
+
+
+def test_without_rules_there_is_no_tile_and_the_section_says_so():
+    verdict = judge([])
+    assert all(tile.key != "complexity" for tile in verdict.tiles)
+    study = Study(Measured([]), (), "", "", {}, {})
+    assert "fitted no rules" in complexity_section(study, verdict).missing
+
+
+def test_the_page_holds_the_section():
+    page = render_page({}, rows(), {})
+    assert 'id="complexity"' in page
+    assert "complexity-object" in page
+
+
+def test_families_are_named_in_words():
+    assert rule_in_words("boosted") == "boosted trees"
