@@ -1,0 +1,413 @@
+"""Repair a frozen two-tower model on the text side, and say honestly what it brought on objects never seen."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from colligate.crossmodal.alignment import object_parts
+from colligate.crossmodal.queries import QueryTemplates, QueryVectors, embed_queries
+from colligate.crossmodal.recognition import CrossRecognition, recognise_queries
+from colligate.crossmodal.starts import start_linear, start_product
+from colligate.embedders import Tower, embed
+from colligate.networks.maps import LinearMap, MapKind, MapShape, ProductHead
+from colligate.scenes.captions import CaptionTemplate
+from colligate.scenes.space import EMPTY, ConceptSpace, Scenes
+from colligate.scenes.splits import Split
+from colligate.scenes.worlds import World
+from colligate.store import Store
+
+
+@dataclass(frozen=True, eq=False)
+class RepairData:
+    """Vectors of both towers for scenes of two or more objects.
+
+    Attributes:
+        vectors: of the scene tower.
+        captions: of the text tower, for each scene's caption.
+        foil_captions: the same for the caption of each scene's foil.
+        scenes: what the rows show.
+        foils: each scene after a swap; the scene itself where no swap changes which objects there are.
+        queries: of the text tower, for single values and objects.
+
+    Raises:
+        ValueError: rows that differ in number, or towers of different widths.
+    """
+
+    vectors: Float[Tensor, "scene dim"]
+    captions: Float[Tensor, "scene dim"]
+    foil_captions: Float[Tensor, "scene dim"]
+    scenes: Scenes
+    foils: Scenes
+    queries: QueryVectors
+
+    def __post_init__(self) -> None:
+        for what, given in (("captions", self.captions), ("foil captions", self.foil_captions)):
+            if len(given) != len(self.vectors):
+                raise ValueError(f"{len(given)} {what} for {len(self.vectors)} scenes; give exactly one for each.")
+        if len(self.scenes) != len(self.vectors) or len(self.foils) != len(self.vectors):
+            raise ValueError(f"{len(self.vectors)} vectors for {len(self.scenes)} scenes; give one row for each.")
+        if self.queries.concepts is None:
+            raise ValueError("Repair needs a query for every value; choose a tower that reads text.")
+        widths = {given.shape[1] for given in (self.vectors, self.captions, self.queries.objects)}
+        if len(widths) > 1:
+            raise ValueError(
+                f"The towers' vectors are {' and '.join(map(str, sorted(widths)))} wide; a repair maps texts into the "
+                "scenes' own space, so read both towers at their shared output."
+            )
+
+    @property
+    def space(self) -> ConceptSpace:
+        """The concepts."""
+        return self.scenes.space
+
+
+def repair_data(
+    scene_side: Tower,
+    text_side: Tower,
+    world: World,
+    templates: QueryTemplates | None = None,
+    *,
+    store: Store | None = None,
+    seed: int = 0,
+) -> RepairData:
+    """Embed what a repair needs: scenes of several objects, their captions and those of their swaps, and queries.
+
+    Args:
+        scene_side: reads pictures or token scenes.
+        text_side: reads texts.
+        world: scenes with a caption template, so that foils can be said.
+        templates: wording of the queries.
+        store: where vectors are kept.
+        seed: of the swaps.
+
+    Raises:
+        ValueError: the world has no caption template, or no scene of two objects.
+    """
+    if not isinstance(world.captions, CaptionTemplate):
+        raise ValueError(f"World {world.name!r} has no caption template, so swapped captions can't be said; give one.")
+    several = world.scenes.counts > 1
+    if not bool(several.any()):
+        raise ValueError(f"World {world.name!r} has no scene of two objects, so there is nothing to bind.")
+    part = world if bool(several.all()) else world.select(several)
+    foils = swap_scenes(part.scenes, seed)
+    return RepairData(
+        embed(scene_side, part, store=store).vectors,
+        embed(text_side, part, store=store).vectors,
+        embed(text_side, replace(part, name="foils", scenes=foils, pictures=None, parts=None), store=store).vectors,
+        part.scenes,
+        foils,
+        embed_queries(text_side, world, templates, store=store),
+    )
+
+
+def swap_scenes(scenes: Scenes, seed: int = 0) -> Scenes:
+    """For each scene one that swaps a value between two of its objects, drawn among those that change its objects.
+
+    Example:
+        >>> scenes = ConceptSpace(color=2, shape=2).scenes([[0, 3], [0, 1]])
+        >>> swap_scenes(scenes).objects.tolist()
+        [[2, 1], [0, 1]]
+    """
+    generator = torch.Generator().manual_seed(seed)
+    ways = [
+        scenes.swap(concept, (first, second))
+        if bool((scenes.filled[:, first] & scenes.filled[:, second]).all())
+        else _swap_where(scenes, concept, first, second)
+        for first in range(scenes.slots)
+        for second in range(first + 1, scenes.slots)
+        for concept in range(scenes.space.num_concepts)
+    ]
+    values = torch.stack([way.values for way in ways])
+    changes = torch.stack([way.unordered_ids != scenes.unordered_ids for way in ways])
+    rank = torch.where(changes, torch.rand(len(ways), 1, generator=generator) + 1, 0.0)
+    chosen = values[rank.argmax(0), torch.arange(len(scenes))]
+    return Scenes(scenes.space, torch.where(changes.any(0)[:, None, None], chosen, scenes.values))
+
+
+def _swap_where(scenes: Scenes, concept: int, first: int, second: int) -> Scenes:
+    both = scenes.filled[:, first] & scenes.filled[:, second]
+    changed = scenes.values.clone()
+    changed[:, [first, second], concept] = scenes.values[:, [second, first], concept]
+    return Scenes(scenes.space, torch.where(both[:, None, None], changed, scenes.values))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepairSettings:
+    """How a map is fitted."""
+
+    kind: MapKind = "linear"
+    """`linear`: a matrix (LABCLIP). `low_rank`, `mlp`: controls. `product`: values multiplied per object; takes parsed
+    concepts instead of text."""
+    rank: int = 16
+    """Rank of `low_rank`, and of a `product` head whose products are mixed."""
+    hidden: int = 256
+    """Hidden units of `mlp`."""
+    penalties: tuple[float, ...] = (1e-4, 1e-2)
+    """Shrinkages tried: of the closed-form start, and towards it while training."""
+    steps: int = 150
+    """Adam steps for each candidate; 0 keeps the closed form."""
+    batch: int = 256
+    """Scenes in a step, each with its caption and its swap's."""
+    rate: float = 0.02
+    """Step size, relative to 1 / sqrt(dim), falling to zero by a cosine."""
+    temperature: float = 0.07
+    """Of the cosines at the start; trained along."""
+    every: int = 15
+    """Steps between looks at the validation scenes."""
+    least: float = 0.02
+    """Least gain on validation scenes for which the tower is changed at all; below it, chance may have chosen."""
+    seed: int = 0
+    """Of starts and batches."""
+
+    def __post_init__(self) -> None:
+        if self.steps < 0 or self.batch < 2 or self.every < 1 or not self.penalties:
+            raise ValueError("A repair takes steps >= 0, a batch of at least 2, every >= 1 and at least one penalty.")
+
+
+@dataclass(frozen=True, eq=False)
+class Repair:
+    """A fitted map.
+
+    Attributes:
+        map: from texts to the scene tower's space.
+        shape: what it was built from.
+        chosen: which candidate validation chose, in words; "none" keeps the tower as it was.
+        validation: score of the chosen candidate on validation scenes, and of no repair.
+        tried: score of every candidate at its best step.
+    """
+
+    map: nn.Module
+    shape: MapShape
+    space: ConceptSpace
+    chosen: str
+    validation: tuple[float, float]
+    tried: dict[str, float] = field(default_factory=dict[str, float])
+
+    def texts(
+        self, vectors: Float[Tensor, "text dim"], values: Int[Tensor, "text slot concept"]
+    ) -> Float[Tensor, "text dim"]:
+        """Repaired unit vectors of texts."""
+        with torch.no_grad():
+            return normalize(self.map(normalize(vectors.float(), dim=1), values), dim=1)
+
+    def queries(self, queries: QueryVectors) -> QueryVectors:
+        """Repaired queries."""
+        values = query_values(queries.space)
+        mapped = self.texts(torch.cat([*(queries.concepts or ()), queries.objects]), values)
+        *concepts, objects = mapped.split([*queries.space.sizes, queries.space.num_objects])
+        return QueryVectors(queries.space, tuple(concepts), objects)
+
+
+def query_values(space: ConceptSpace) -> Int[Tensor, "query slot concept"]:
+    """The values that each query names: single values concept by concept, then objects.
+
+    Example:
+        >>> query_values(ConceptSpace(color=2, shape=1))[:, 0].tolist()
+        [[0, -1], [1, -1], [-1, 0], [0, 0], [1, 0]]
+    """
+    singles = torch.full((sum(space.sizes), space.num_concepts), EMPTY)
+    start = 0
+    for concept, size in enumerate(space.sizes):
+        singles[start : start + size, concept] = torch.arange(size)
+        start += size
+    return torch.cat([singles, space.object_values(torch.arange(space.num_objects))])[:, None]
+
+
+def fit_repair(data: RepairData, split: Split, settings: RepairSettings | None = None) -> Repair:
+    """Fit a map on scenes of fit objects and choose its shrinkage and length on validation objects.
+
+        loss = CE(scene -> its caption, among the batch's captions and their swaps)
+             + CE(scene -> its objects, among fit objects)  +  mean over concepts CE(scene -> its values)
+             + penalty |map - start|^2
+
+    Held-out objects take no part: not as positives, not as negatives, not in swaps. Candidates start in closed form
+    (ridge regression of scenes on their captions; rank-one tables of the objects' interactions) or, where the map can
+    be one, from the identity; doing nothing is a candidate too.
+
+    Args:
+        data: both towers' vectors.
+        split: by objects (`BySwaps`, `ByObject`).
+        settings: which map, and how.
+
+    Raises:
+        ValueError: the split holds no objects out, or no swap stays within the fit objects.
+
+    Source: LABCLIP, arXiv:2502.03566 (linear map, swap negatives).
+    Differs: starts in closed form, is chosen on held-out objects, sees single objects and values too, and no held-out
+    object is a negative.
+
+    Example:
+        >>> from colligate.embedders import load_model
+        >>> from colligate.scenes.splits import BySwaps
+        >>> from colligate.scenes.worlds import load_world
+        >>> world, model = load_world("clevr").select(slice(0, 576)), load_model("oracle:pair-rotated:16")
+        >>> data = repair_data(model.towers["scene"], model.towers["text"], world)
+        >>> split = BySwaps(coverage=0.5).split(world.scenes, seed=0)
+        >>> fit_repair(data, split, RepairSettings(steps=0)).chosen
+        'from least squares, penalty 0.0001'
+    """
+    settings = settings or RepairSettings()
+    if split.objects is None or not len(split.validation):
+        raise ValueError("A repair is judged on objects never seen: give a split by objects with a validation part.")
+    training = _Training(data, split, settings)
+    before = training.score(None)
+    best, tried = (before, "none", _nothing(data)), {"none": before}
+    for name, map, shape in training.candidates():
+        found, state = training.fit(map)
+        tried[name] = found
+        if found > max(best[0] + 1e-9, before + settings.least):
+            map.load_state_dict(state)
+            best = (found, name, (map, shape))
+    (map, shape), chosen = best[2], best[1]
+    return Repair(map.requires_grad_(False), shape, data.space, chosen, (best[0], before), tried)
+
+
+def _nothing(data: RepairData) -> tuple[nn.Module, MapShape]:
+    """The map that leaves texts as they are."""
+    shape = MapShape(kind="linear", dim=data.vectors.shape[1])
+    return shape.build(data.space), shape
+
+
+class _Kept(NamedTuple):
+    score: float
+    state: dict[str, Tensor]
+
+
+class _Training:
+    """What all candidates share: unit vectors, fit objects, masks."""
+
+    def __init__(self, data: RepairData, split: Split, settings: RepairSettings) -> None:
+        self.data, self.split, self.settings = data, split, settings
+        self.scenes = normalize(data.vectors.float(), dim=1)
+        self.captions = normalize(data.captions.float(), dim=1)
+        self.foil_captions = normalize(data.foil_captions.float(), dim=1)
+        self.query_vectors = normalize(torch.cat([*(data.queries.concepts or ()), data.queries.objects]).float(), dim=1)
+        self.query_values = query_values(data.space)
+        assert split.objects is not None
+        self.fit_objects = split.objects["fit"].sort().values
+        member = torch.zeros(data.space.num_objects + 1, dtype=torch.bool)
+        member[self.fit_objects] = True
+        member[-1] = True  # an empty slot
+        self.usable_foil = member[data.foils.objects].all(1) & (data.foils.unordered_ids != data.scenes.unordered_ids)
+        if not bool(self.usable_foil[split.fit].any()):
+            raise ValueError("No swap of a fit scene holds fit objects only; raise the coverage or give more scenes.")
+        held = [data.scenes.contains(c) for c in range(data.space.num_concepts)]
+        self.values = [present.float() / present.sum(1, keepdim=True) for present in held]
+
+    def candidates(self) -> Iterator[tuple[str, nn.Module, MapShape]]:
+        """Maps to be tried, each at its start."""
+        kind, dim, space, settings = self.settings.kind, self.data.vectors.shape[1], self.data.space, self.settings
+        rank = min(settings.rank, dim) if kind == "low_rank" else None
+        shape = MapShape(kind=kind, dim=dim, rank=rank, hidden=settings.hidden if kind == "mlp" else None)
+        if kind != "product":
+            yield "from the identity", shape.build(space, settings.seed), shape
+        rows = self.split.fit
+        if kind == "linear":
+            texts, goals = self.captions[rows], self.scenes[rows]
+            for penalty in settings.penalties:
+                map = LinearMap(dim)
+                start_linear(map, texts, goals, penalty)
+                yield f"from least squares, penalty {penalty:g}", map, shape
+        if kind == "product":
+            parts = object_parts(self.scenes[rows], self.data.scenes[rows])
+            for mixed in (None, min(settings.rank, dim)):
+                shape = MapShape(kind=kind, dim=dim, rank=mixed)
+                for penalty in settings.penalties:
+                    head = ProductHead(space, dim, mixed)
+                    start_product(head, parts, penalty=penalty, seed=settings.seed)
+                    how = "each coordinate" if mixed is None else f"{mixed} mixed"
+                    yield f"products of {how}, penalty {penalty:g}", head, shape
+
+    def fit(self, map: nn.Module) -> _Kept:
+        """The best state on the way, from the start to the last step."""
+        settings = self.settings
+        kept = _Kept(self.score(map), _state(map))
+        generator = torch.Generator().manual_seed(settings.seed)
+        start = [parameter.detach().clone() for parameter in map.parameters()]
+        scale = nn.Parameter(-torch.tensor(settings.temperature).log())
+        rate = settings.rate * self.data.vectors.shape[1] ** -0.5
+        optimizer = torch.optim.Adam(
+            [{"params": list(map.parameters()), "lr": rate}, {"params": [scale], "lr": settings.rate}]
+        )
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, max(settings.steps, 1))
+        for step in range(1, settings.steps + 1):
+            drawn = torch.randperm(len(self.split.fit), generator=generator)[: settings.batch]
+            drift = sum(((p - s).square().sum() for p, s in zip(map.parameters(), start, strict=True)), torch.zeros(()))
+            loss = self.loss(map, self.split.fit[drawn], scale.clamp(max=4.6).exp()) + 1e-4 * drift
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            schedule.step()
+            if step % settings.every == 0 or step == settings.steps:
+                score = self.score(map)
+                if score > kept.score + 1e-9:
+                    kept = _Kept(score, _state(map))
+        return kept
+
+    def loss(self, map: nn.Module, rows: Int[Tensor, " row"], scale: Float[Tensor, ""]) -> Float[Tensor, ""]:
+        """Cross-entropies of a batch."""
+        data, scenes = self.data, self.scenes[rows]
+        foiled = rows[self.usable_foil[rows]]
+        texts = torch.cat([self.captions[rows], self.foil_captions[foiled], self.query_vectors])
+        num = len(rows) + len(foiled)
+        # Slots differ between captions and queries, so values are padded to the captions' number.
+        asked = torch.full((len(self.query_values), data.scenes.slots, data.space.num_concepts), EMPTY)
+        asked[:, :1] = self.query_values
+        values = torch.cat([data.scenes.values[rows], data.foils.values[foiled], asked])
+        mapped = normalize(map(texts, values), dim=1)
+        said = torch.cat([data.scenes.unordered_ids[rows], data.foils.unordered_ids[foiled]])
+        alike = said == data.scenes.unordered_ids[rows][:, None]  # the same objects in another order are no negatives
+        alike.fill_diagonal_(False)
+        logits = (scale * scenes @ mapped[:num].T).masked_fill(alike, -torch.inf)
+        total = nn.functional.cross_entropy(logits, torch.arange(len(rows)))
+        first = num
+        for concept, size in enumerate(data.space.sizes):
+            scores = scale * scenes @ mapped[first : first + size].T
+            of_concept = nn.functional.cross_entropy(scores, self.values[concept][rows])
+            total = total + of_concept / data.space.num_concepts
+            first += size
+        scores = scale * scenes @ mapped[first:][self.fit_objects].T
+        held = (data.scenes.objects[rows][:, :, None] == self.fit_objects).any(1).float()
+        return total + nn.functional.cross_entropy(scores, held / held.sum(1, keepdim=True))
+
+    def score(self, map: nn.Module | None) -> float:
+        """Mean of recognition of objects, of values, and on swaps among validation objects, where there are any."""
+        queries = self.data.queries
+        if map is not None:
+            with torch.no_grad():
+                mapped = normalize(map(self.query_vectors, self.query_values), dim=1)
+            *concepts, objects = mapped.split([*self.data.space.sizes, self.data.space.num_objects])
+            queries = QueryVectors(self.data.space, tuple(concepts), objects)
+        whole, among = judge(self.data, self.split, queries, "validation")
+        parts = [whole.objects.double().mean(), whole.concepts.double().mean()]
+        if bool(among.swappable.any()):
+            parts.append(among.swaps[among.swappable].double().mean())
+        return float(torch.stack(parts).mean())
+
+
+def _state(map: nn.Module) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in map.state_dict().items()}
+
+
+def judge(
+    data: RepairData, split: Split, queries: QueryVectors, part: str
+) -> tuple[CrossRecognition, CrossRecognition]:
+    """Recognition of a part's scenes against the whole table of objects that occur, and among the part's own objects.
+
+    The swaps of the second hold only objects of the part: like is compared with like.
+    """
+    assert split.objects is not None
+    rows = {"fit": split.fit, "validation": split.validation, "test": split.test}[part]
+    scenes = data.scenes[rows]
+    own = torch.zeros(data.space.num_objects, dtype=torch.bool)
+    own[split.objects[part]] = True
+    occurring = data.scenes.contains_objects().any(0)
+    return (
+        recognise_queries(data.vectors[rows], scenes, queries, known=occurring),
+        recognise_queries(data.vectors[rows], scenes, queries, known=own),
+    )
