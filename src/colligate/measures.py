@@ -115,13 +115,32 @@ def retrieve(
     scores.scatter_(1, top[:, None], best[:, None])
     hits = (candidates[top] == targets).to(torch.float64)
     tied = torch.ones_like(top)
-    rows = (second >= floor).nonzero()[:, 0]
-    on_top = scores[rows] >= floor[rows, None]
-    tied[rows] = on_top.sum(1)
-    for key in range(targets.shape[1] if len(rows) else 0):
-        right = candidates[None, :, key] == targets[rows, key, None]
-        hits[rows, key] = (right & on_top).sum(1).double() / tied[rows]
+    if bool((second >= floor).any()):
+        query, candidate = (scores >= floor[:, None]).nonzero().unbind(1)
+        tied = torch.bincount(query, minlength=len(scores))
+        right = (candidates[candidate] == targets[query]).double()
+        hits = torch.zeros_like(hits).index_add_(0, query, right) / tied[:, None]
     return Retrieval(hits, top, tied)
+
+
+class Scratch:
+    """Memory for the scores of one block, used again by the next: a fresh one costs more than what is computed in it.
+
+    Example:
+        >>> scratch, table = Scratch(), torch.tensor([[1.0], [2.0]])
+        >>> scratch.rows(table, torch.tensor([1]), "total").tolist()
+        [[2.0]]
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Tensor] = {}
+
+    def rows(self, of: Float[Tensor, "row _"], which: Int[Tensor, " chosen"], name: str) -> Float[Tensor, "chosen _"]:
+        """Rows of a table, in the memory called `name`, whose former content is lost."""
+        kept = self._kept.get(name)
+        if kept is None or kept.dtype != of.dtype or kept.shape[1] != of.shape[1] or len(kept) < len(which):
+            kept = self._kept[name] = of.new_empty(len(which), of.shape[1])
+        return torch.index_select(of, 0, which, out=kept[: len(which)])
 
 
 def retrieve_sums(
@@ -131,6 +150,7 @@ def retrieve_sums(
     from_parts: Float[Tensor, "component candidate"],
     targets: Int[Tensor, "query key"],
     keys: Int[Tensor, "candidate key"],
+    scratch: Scratch | None = None,
 ) -> Retrieval:
     """`retrieve` for queries that are sums of components, whose scores are sums of rows computed once.
 
@@ -143,10 +163,11 @@ def retrieve_sums(
         from_parts: scores of every component against every candidate.
         targets: as in `retrieve`.
         keys: as in `retrieve`.
+        scratch: memory of an earlier block to use again.
     """
-    total = base
+    scratch, total = scratch or Scratch(), base
     for p in range(columns.shape[1]):
-        part = from_parts.index_select(0, columns[:, p].clamp(min=0))
+        part = scratch.rows(from_parts, columns[:, p].clamp(min=0), "total" if total is None else "part")
         if weights is not None:
             part *= weights[:, p, None]
         if bool((columns[:, p] < 0).any()):
@@ -300,7 +321,8 @@ class ObjectBootstrap:
 
     def _ratio(self, upper: Tensor, lower: Tensor, selected: Tensor, *, complement: bool) -> Estimate:
         n = int(selected.sum())
-        objects = int((self._dense[selected].unique() >= int(self._empty)).sum())
+        shown = torch.bincount(self._dense[selected].flatten(), minlength=self._multiplicity.shape[1]) > 0
+        objects = int(shown[int(self._empty) :].sum())
         total = float(lower.sum())
         if n == 0 or total <= 0:
             return Estimate(None, n=n, objects=objects, reason="nothing to score" if n == 0 else "no variance")

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from colligate.embeddings import Embeddings
-from colligate.measures import SCORES_AT_ONCE, Retrieval, joined, retrieve_sums
+from colligate.measures import SCORES_AT_ONCE, Retrieval, Scratch, joined, retrieve_sums
 from colligate.scenes.space import ConceptSpace, Scenes
 
 Parts = Literal["concept", "object"]
@@ -161,10 +161,10 @@ class Decomposition:
         rank = len(self.components)
         columns = torch.cat([columns, rank + scenes.counts[rows, None]], dim=1)
         from_parts = torch.cat([self.components, self.means]) @ directions
-        step = max(16, SCORES_AT_ONCE // max(len(scenes), 1))
+        step, scratch = max(16, SCORES_AT_ONCE // max(len(scenes), 1)), Scratch()
         return joined(
             [
-                retrieve_sums(None, columns[i : i + step], None, from_parts, keys[rows[i : i + step]], keys)
+                retrieve_sums(None, columns[i : i + step], None, from_parts, keys[rows[i : i + step]], keys, scratch)
                 for i in range(0, len(rows), step)
             ],
             keys=2,

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from colligate.embeddings import Embeddings
 from colligate.geometry.components import Decomposition
-from colligate.measures import SCORES_AT_ONCE, Retrieval, joined, retrieve_sums
+from colligate.measures import SCORES_AT_ONCE, Retrieval, Scratch, joined, retrieve_sums
 from colligate.scenes.space import Scenes
 
 
@@ -226,7 +226,7 @@ def retrieve_edits(embeddings: Embeddings, edits: Edits, editors: Mapping[str, E
         name: (*editor.moves(edits), editor.decomposition.components @ directions) for name, editor in editors.items()
     }
     found: dict[str, list[Retrieval]] = {name: [] for name in editors}
-    step = max(16, SCORES_AT_ONCE // max(len(vectors), 1))
+    step, scratch = max(16, SCORES_AT_ONCE // max(len(vectors), 1)), Scratch()
     bases, of_base = edits.base.unique(return_inverse=True)
     held = slice(0, 0)  # bases whose scores are at hand
     from_bases = vectors[:0] @ directions
@@ -238,10 +238,8 @@ def retrieve_edits(embeddings: Embeddings, edits: Edits, editors: Mapping[str, E
             held = slice(first, max(last, first + 32 * max(1, step // 16)))
             from_bases = vectors[bases[held]] @ directions
         for name, (columns, weights, from_parts) in prepared.items():
-            base = from_bases.index_select(0, place - held.start)
-            found[name].append(
-                retrieve_sums(base, columns[block], weights[block], from_parts, keys[edits.target[block]], keys)
-            )
+            base, targets = scratch.rows(from_bases, place - held.start, "total"), keys[edits.target[block]]
+            found[name].append(retrieve_sums(base, columns[block], weights[block], from_parts, targets, keys, scratch))
     results = {name: joined(blocks, keys.shape[1]) for name, blocks in found.items()}
     return {name: EditOutcomes(r.hits[:, 0], r.hits[:, 1], r.top, r.tied) for name, r in results.items()}
 

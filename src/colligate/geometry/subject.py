@@ -16,6 +16,7 @@ from colligate.geometry.components import (
     decompose,
 )
 from colligate.geometry.paper import TableSettings, train_tables
+from colligate.geometry.sums import MOST_PARTS, SceneSums
 from colligate.probes import Probes, ProbeSettings, fit_probes
 from colligate.records import Row
 from colligate.scenes.space import Scenes
@@ -152,12 +153,29 @@ class Subject:
     def _decompositions(self) -> dict[tuple[str, str], Decomposition]:
         return {}
 
+    def _sums(self, on: str) -> SceneSums:
+        if on not in self._gathered:
+            self._gathered[on] = SceneSums.of(self.embeddings, None if on == "all" else self.split.fit)
+        return self._gathered[on]
+
+    @cached_property
+    def _gathered(self) -> dict[str, SceneSums]:
+        return {}
+
     def decomposition(self, name: str, on: str) -> Decomposition:
         """The decomposition of that name, fitted on all rows (`on="all"`) or on the fit part."""
         key = (name, "all" if on == "all" else "fit")
         if key not in self._decompositions:
             parts, positions, estimator = next(rest for n, *rest in ESTIMATORS if n == name)
             rows = None if on == "all" else self.split.fit
+            slots, objects = self.scenes.slots, self.scenes.space.num_objects
+            if estimator in ("least_squares", "avg") and slots * objects <= MOST_PARTS:
+                self._decompositions[key] = self._sums(key[1]).decompose(
+                    parts=cast("Parts", parts),
+                    positions=cast("bool", positions),
+                    estimator=cast("Estimator", estimator),
+                )
+                return self._decompositions[key]
             self._decompositions[key] = decompose(
                 self.embeddings, rows, parts=cast("Parts", parts), positions=cast("bool", positions),
                 estimator=cast("Estimator", estimator), singles=self.singles,
