@@ -120,7 +120,7 @@ def probe_study(**given: Any) -> Study:
 def check_rows(rows: list[Row], documented: Callable[[str], bool]) -> None:
     """What holds for every table: documented ids, one row each, a value or the reason why not, ordered intervals."""
     assert {row.id for row in rows if not documented(row.id.removeprefix("replay."))} == set()
-    keys = [(row.id, row.on, row.family) for row in rows]
+    keys = [(row.id, row.on, row.family, row.coverage) for row in rows]
     assert len(keys) == len(set(keys))
     for row in rows:
         assert row.value is not None or row.reason, row

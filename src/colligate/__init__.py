@@ -7,6 +7,7 @@ The foundation stands here; every other part is imported from its own module:
     colligate.embedders    models that turn scenes into vectors
     colligate.probes       linear read-outs of values and objects
     colligate.geometry     how a scene is laid out in its vector
+    colligate.complexity   how simple a rule gives the vectors, and whether it carries over to unseen objects
     colligate.study        every measurement of one model, and its report
 
 Example:
@@ -14,9 +15,19 @@ Example:
     'red cube | red ball'
 """
 
+from importlib import import_module
+from typing import Any
+
 from colligate.embeddings import Embeddings as Embeddings
 from colligate.scenes.space import EMPTY as EMPTY
 from colligate.scenes.space import ConceptSpace as ConceptSpace
 from colligate.scenes.space import Scenes as Scenes
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """`coverage_curve`, loaded when it is first used."""
+    if name == "coverage_curve":
+        return import_module("colligate.complexity.curves").coverage_curve
+    raise AttributeError(f"module 'colligate' has no attribute {name!r}")

@@ -101,6 +101,7 @@ def show(rows: "Sequence[Row]", *, as_json: bool) -> None:
     for row in rows:
         interval = "" if row.low is None or row.high is None else f"{row.low:.3f}–{row.high:.3f}"
         name = row.id if row.family is None else f"{row.id} ({row.family})"
+        name += "" if row.coverage is None else f" at {row.coverage:g}"
         levels = (_number(row.chance), _number(row.bag_of_concepts), _number(row.random_init))
         table.add_row(name, row.on, _number(row.value), interval, "" if row.n is None else str(row.n), *levels)
     screen = console()

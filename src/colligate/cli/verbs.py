@@ -11,20 +11,27 @@ MEASUREMENTS = {
     "edit": ("edits", "Does exchanging a component turn one scene's vector into the other's?"),
     "remove": ("removal", "What do probes still read once components are taken out?"),
     "information": ("information", "How many bits do vectors tell about which values go together?"),
+    "complexity": ("complexity", "How simple a rule is enough, and does it carry over to objects never seen?"),
 }
 """Verb -> the battery that it takes, and its question."""
 
 
 def _measure(verb: str, battery: str, words: list[str]) -> int:
-    from colligate.study import StudyConfig, study
+    from colligate.study import ComplexityConfig, StudyConfig, study
 
     as_json, words = take_flag(words, "--json")
-    config = parse(StudyConfig, verb, MEASUREMENTS[verb][1] + " Add --json for rows as JSON.", words)
+    asked = ComplexityConfig if verb == "complexity" else StudyConfig
+    config = parse(asked, verb, MEASUREMENTS[verb][1] + " Add --json for rows as JSON.", words)
     with progress() as report:
         result = study(config, only=(battery,), page=False, report=report)
-    show(result.rows, as_json=as_json)
-    if not as_json:
-        say(f"\nRecord: {result.folder}")
+    if as_json:
+        show(result.rows, as_json=True)
+        return 0
+    summary = [row for row in result.rows if row.coverage is None]  # curves are for the page and the table
+    show(summary, as_json=False)
+    say(f"\nRecord: {result.folder}")
+    if len(summary) < len(result.rows):
+        say(f"Curves: colligate report {result.folder}, or its table.csv")
     return 0
 
 

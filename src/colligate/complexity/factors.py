@@ -22,7 +22,7 @@ PENALTIES = (1e-6, 1e-3)
 SOLVED, RULED = 3e-4, 1e-2
 """What a coordinate that follows the rule may leave, as a share; what most must leave at most for others to be tried
 again, if they leave ten times as much."""
-TOLERANCE = 1e-3
+TOLERANCE = 1e-4
 """Of the search; see `fitting.minimise`."""
 
 
@@ -161,13 +161,19 @@ def _descend(
     tried = minimise(problem, start, max_steps=search.screening, tolerance=TOLERANCE)
     order = tried.values.nan_to_num(torch.inf).reshape(starts, axes).argsort(0)[:kept, :, None]
     going = tried.parameters.unflatten(0, (starts, axes)).gather(0, order.expand(-1, -1, size)).flatten(0, 1)
-    penalties = torch.tensor(PENALTIES).repeat_interleave(kept * axes)
-    problem = make(which.repeat(kept * len(PENALTIES)), penalties)
-    best = minimise(problem, going.repeat(len(PENALTIES), 1), max_steps=search.steps, tolerance=TOLERANCE)
-    values, first = best.values.nan_to_num(torch.inf).reshape(len(PENALTIES), kept, axes).min(1)
-    found = factors.read(best.parameters)
-    found = found.reshape(len(found), len(PENALTIES), kept, axes).permute(1, 2, 0, 3)
-    return found.gather(1, first[:, None, None].expand(-1, 1, found.shape[2], -1))[:, 0], values
+    # The strongest penalty first; each weaker one goes on from what it found, and needs fewer steps.
+    by_penalty = list[tuple[Tensor, Tensor]]()
+    for i, penalty in enumerate(reversed(PENALTIES)):
+        problem = make(which.repeat(kept), torch.full((kept * axes,), penalty))
+        steps = search.steps if i == 0 else search.steps // 2
+        precise = TOLERANCE if i + 1 == len(PENALTIES) else 10 * TOLERANCE
+        best = minimise(problem, going, max_steps=steps, tolerance=precise)
+        going, values = best.parameters, best.values.nan_to_num(torch.inf).reshape(kept, axes)
+        first = values.argmin(0)
+        found = factors.read(going).unflatten(1, (kept, axes))  # column, kept, axis
+        by_penalty.append((found[:, first, torch.arange(axes)], values.amin(0)))
+    by_penalty.reverse()
+    return torch.stack([found for found, _ in by_penalty]), torch.stack([values for _, values in by_penalty])
 
 
 def object_factors(

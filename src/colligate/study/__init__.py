@@ -3,6 +3,7 @@
 colligate.study.config       what a verb is asked: its flags
 colligate.study.sources      models, worlds, files: where vectors come from
 colligate.study.battery      every measurement of one embedder
+colligate.study.rules        rules fitted on some objects, scored on others
 colligate.study.provenance   what a record says of its inputs
 colligate.study.reproduce    a record, run again
 """
@@ -11,6 +12,7 @@ from colligate.study.battery import BATTERIES as BATTERIES
 from colligate.study.battery import Study as Study
 from colligate.study.battery import open_subject as open_subject
 from colligate.study.battery import study as study
+from colligate.study.config import ComplexityConfig as ComplexityConfig
 from colligate.study.config import SourceConfig as SourceConfig
 from colligate.study.config import StudyConfig as StudyConfig
 from colligate.study.reproduce import Comparison as Comparison

@@ -24,9 +24,8 @@ from colligate.geometry.measurements import (
     removal_rows,
 )
 from colligate.geometry.replay import read_edit_list
-from colligate.geometry.subject import Settings, Subject
+from colligate.geometry.subject import Subject
 from colligate.geometry.views import views
-from colligate.probes import ProbeSettings
 from colligate.records import (
     Row,
     content_key,
@@ -41,6 +40,7 @@ from colligate.scenes.splits import ByScene, Given, PaperScenes, SplitRule
 from colligate.scenes.worlds import Kind
 from colligate.study.config import StudyConfig
 from colligate.study.provenance import describe_inputs, file_hashes, python_calls
+from colligate.study.rules import rule_rows, settings_of
 from colligate.study.sources import Source, open_source, shown, store_of
 
 BATTERIES: Mapping[str, Callable[[Subject], list[Row]]] = {
@@ -49,8 +49,11 @@ BATTERIES: Mapping[str, Callable[[Subject], list[Row]]] = {
     "edits": edit_rows,
     "removal": removal_rows,
     "information": information_rows,
+    "complexity": rule_rows,
 }
 """Name of a stage -> what it measures."""
+UNCONTROLLED = ("complexity",)
+"""Stages that take as long as all others together, and are not taken of the control too."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,11 +117,11 @@ def study(
     if (folder / "record.json").is_file() and not config.force:
         record = read_record(folder)
         return Study(folder, read_table(folder / "table.csv"), record, _write_page(folder, config, page), found=True)
-    subject = Subject.of(source.embeddings, _rule(config, source), _measuring(config))
+    subject = Subject.of(source.embeddings, _rule(config, source), settings_of(config, report))
     chosen = tuple(BATTERIES) if only is None else only
     with fitting_threads() as threads:
-        rows = _measure(subject, chosen, clock)
-        rows = _with_control(rows, chosen, config, source, clock)
+        rows = _controlled_rows(subject, tuple(n for n in chosen if n not in UNCONTROLLED), config, source, clock)
+        rows += _uncontrolled_rows(subject, tuple(n for n in chosen if n in UNCONTROLLED), clock, whole=only is None)
         if only is None:
             rows += with_random_init(_normalized_rows(subject, clock), [], NO_LEVEL.format("raw vectors"))
             rows += with_random_init(_depth_rows(subject, config, source, clock), [], NO_LEVEL.format("output"))
@@ -151,13 +154,6 @@ def _write_page(folder: Path, config: StudyConfig, page: bool) -> Path | None:
     return write_page(folder, config.out)
 
 
-def _measuring(config: StudyConfig) -> Settings:
-    return Settings(
-        probes=ProbeSettings(protocol=config.protocol, seed=config.seed), edit_budget=config.edit_budget,
-        seed=config.seed,
-    )  # fmt: skip
-
-
 def _rule(config: StudyConfig, source: Source) -> SplitRule:
     parts = None if source.world is None else source.world.parts
     if parts is not None:
@@ -181,7 +177,7 @@ def open_subject(config: StudyConfig) -> Subject:
         (576, 118)
     """
     source = open_source(config)
-    return Subject.of(source.embeddings, _rule(config, source), _measuring(config))
+    return Subject.of(source.embeddings, _rule(config, source), settings_of(config))
 
 
 def _measure(subject: Subject, chosen: tuple[str, ...], clock: Clock, prefix: str = "") -> list[Row]:
@@ -190,6 +186,27 @@ def _measure(subject: Subject, chosen: tuple[str, ...], clock: Clock, prefix: st
         with clock.stage(prefix + name):
             rows += BATTERIES[name](subject)
     return rows
+
+
+def _controlled_rows(
+    subject: Subject, chosen: tuple[str, ...], config: StudyConfig, source: Source, clock: Clock
+) -> list[Row]:
+    if not chosen:
+        return []
+    return _with_control(_measure(subject, chosen, clock), chosen, config, source, clock)
+
+
+def _uncontrolled_rows(subject: Subject, chosen: tuple[str, ...], clock: Clock, *, whole: bool) -> list[Row]:
+    """Rows without a random-init level; in a whole study, what can't be measured is a row that says why."""
+    rows = list[Row]()
+    for name in chosen:
+        try:
+            rows += _measure(subject, (name,), clock)
+        except ValueError as error:
+            if not whole:
+                raise
+            rows.append(subject.row("complexity.area", "test", reason=str(error)))
+    return with_random_init(rows, [], "no random-init level: rules are fitted to the model itself only")
 
 
 def _with_control(
@@ -210,7 +227,7 @@ def _with_control(
         with clock.stage("control: embedding"):
             tower = fresh.towers[source.tower.kind]
             control = embed(tower, source.world, store=store_of(config))
-    subject = Subject.of(control, _rule(config, source), _measuring(config))
+    subject = Subject.of(control, _rule(config, source), settings_of(config))
     return with_random_init(rows, _measure(subject, chosen, clock, "control: "))
 
 

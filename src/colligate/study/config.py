@@ -71,6 +71,11 @@ class StudyConfig(SourceConfig):
     """Most edits of one kind that are scored; above it, a seeded choice."""
     depth: bool = True
     """Also measure the model's layers, where it shows them."""
+    families: tuple[str, ...] = ("additive", "object_product", "mlp64", "mlp1024")
+    """Rules that are fitted on some objects and scored on others: additive, object_product, global_product,
+    convolution, mlp<width>, bilinear<rank>, forest, boosted, package.module:factory."""
+    coverages: tuple[float, ...] = (0.2, 0.4, 0.6, 0.8)
+    """Share of the objects that they are fitted on."""
     out: Path | None = None
     """Where to write the page; default: in the run's folder."""
 
@@ -79,6 +84,18 @@ class StudyConfig(SourceConfig):
             raise ValueError("An edit list is replayed under protocol paper; add --protocol paper.")
         if self.control is not None and not self.of_vectors:
             raise ValueError("--control goes with a file of vectors; a model has its own control.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComplexityConfig(StudyConfig):
+    """Which rules to fit, at which coverages."""
+
+    families: tuple[str, ...] = ()
+    """Rules that are fitted on some objects and scored on others; default: additive, object_product, global_product,
+    mlp64, mlp256, mlp1024 (strict), or the authors' (paper). Also convolution, mlp<width>, bilinear<rank>,
+    object_product.head, global_product.head, forest, boosted, package.module:factory."""
+    coverages: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+    """Share of the objects that they are fitted on."""
 
 
 @dataclass(frozen=True, kw_only=True)

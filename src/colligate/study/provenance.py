@@ -20,6 +20,9 @@ CALLS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "information": (
         ("from colligate.geometry.measurements import information_rows",), "rows = information_rows(subject)"
     ),
+    "complexity": (
+        ("from colligate.study.rules import rule_rows",), "rows = rule_rows(subject)"
+    ),
     "normalized": (
         ("from dataclasses import replace", "from colligate.geometry.measurements import probe_rows"),
         "rows = probe_rows(replace(subject, embeddings=subject.embeddings.normalized()))",

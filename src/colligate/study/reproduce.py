@@ -41,10 +41,10 @@ def reproduce(folder: Path, *, tolerance: float = 1e-6, report: Report | None = 
         then, now = (_identity(r["inputs"][name]) for r in (record, again.record))
         if then != now:
             raise ValueError(f"The {name} is another than in {folder.name}: {then} then, {now} now.")
-    values = {(r.id, r.on, r.family): r.value for r in again.rows}
+    values = {(r.id, r.on, r.family, r.coverage): r.value for r in again.rows}
     differences = list[str]()
     for row in before:
-        value = values.get((row.id, row.on, row.family))
+        value = values.get((row.id, row.on, row.family, row.coverage))
         if (row.value is None) != (value is None) or abs((row.value or 0) - (value or 0)) > tolerance:
             differences.append(f"{row.id} on {row.on}: {row.value} then, {value} now")
     return Comparison(len(before), len(before) - len(differences), differences)
