@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from colligate.networks.stacked import Affine, Block, Table, generators
+from colligate.networks.stacked import Activation, Affine, Block, Table, generators
 from colligate.scenes.space import ConceptSpace
 
 EncoderKind = Literal["object-tokens", "value-tokens", "grouped-tokens", "causal-tokens", "product", "bag"]
@@ -45,6 +45,8 @@ class EncoderShape:
     """Width of the vector that comes out."""
     scale: float = 1.0
     """Deviation of the values' vectors at the start."""
+    activation: Activation = "gelu"
+    """What stands between the two maps of a layer."""
 
     def __post_init__(self) -> None:
         if min(self.width, self.layers, self.heads, self.dim) < 1 or self.hidden < 0:
@@ -149,7 +151,8 @@ class TransformerEncoder(Encoder):
         self.start, self.end, self.read = (sum(space.sizes) + i for i in range(3))
         self.table = Table(members, sum(space.sizes) + 3, shape.width, shape.scale)
         self.blocks = nn.ModuleList(
-            Block(members, shape.width, shape.heads, shape.inner, shape.layers) for _ in range(shape.layers)
+            Block(members, shape.width, shape.heads, shape.inner, shape.layers, shape.activation)
+            for _ in range(shape.layers)
         )
         self.head = Affine(members, shape.width, shape.dim)
         longest = slots * (space.num_concepts + 2) + 1

@@ -5,6 +5,7 @@ starts exactly as the same network does alone.
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -20,6 +21,9 @@ def drawn(members: Sequence[torch.Generator], shape: tuple[int, ...], std: float
     """Normal weights `[member, *shape]`, each member's from its own generator."""
     return nn.Parameter(torch.stack([std * torch.randn(shape, generator=g) for g in members]))
 
+
+Activation = Literal["gelu", "gated"]
+"""What stands between the two maps of a layer."""
 
 _FEW = 4  # pairs of tokens up to which elementwise products are fastest
 
@@ -77,7 +81,7 @@ class Table(nn.Module):
 
 
 class Block(nn.Module):
-    """A pre-norm transformer layer for each member: attention, then two affine maps with GELU between.
+    """A pre-norm transformer layer for each member: attention, then two affine maps with a nonlinearity between.
 
     The norms have no weights of their own: the affine map behind each could absorb them. The member axis is folded into
     the batch of the attention.
@@ -88,16 +92,25 @@ class Block(nn.Module):
         heads: of the attention; divides the width.
         hidden: width between the two maps.
         depth: number of layers in all; the maps that write into the residual start smaller by its root.
+        activation: gelu, or gated: one half of the hidden units, after GELU, multiplies the other (GEGLU).
     """
 
-    def __init__(self, members: Sequence[torch.Generator], width: int, heads: int, hidden: int, depth: int) -> None:
+    def __init__(
+        self,
+        members: Sequence[torch.Generator],
+        width: int,
+        heads: int,
+        hidden: int,
+        depth: int,
+        activation: Activation = "gelu",
+    ) -> None:
         super().__init__()
-        self.heads = heads
+        self.heads, self.gated = heads, activation == "gated"
         small = (2 * depth) ** -0.5
         self.qkv = Affine(members, width, 3 * width)
         self.out = Affine(members, width, width, small)
         self.up = Affine(members, width, hidden)
-        self.down = Affine(members, hidden, width, small)
+        self.down = Affine(members, hidden // 2 if self.gated else hidden, width, small)
 
     def forward(
         self, x: Float[Tensor, "member item token dim"], mask: Tensor | None, *, last: bool
@@ -124,7 +137,13 @@ class Block(nn.Module):
             query, key, value = triple.reshape(members * items, tokens, 3, self.heads, -1).unbind(2)
         x = x + self.out(attend(query, key, value, mask).reshape(members, -1, width)).reshape(x.shape)
         normed = nn.functional.layer_norm(x, (width,)).reshape(members, -1, width)
-        return x + self.down(nn.functional.gelu(self.up(normed))).reshape(x.shape)
+        inside = self.up(normed)
+        if self.gated:
+            gate, inside = inside.chunk(2, dim=2)
+            inside = nn.functional.gelu(gate) * inside
+        else:
+            inside = nn.functional.gelu(inside)
+        return x + self.down(inside).reshape(x.shape)
 
 
 def attend(

@@ -10,9 +10,10 @@ from torch import Tensor
 
 from colligate.networks.dual import DualShape, Similarity
 from colligate.networks.encoders import EncoderKind, EncoderShape
+from colligate.networks.stacked import Activation
 from colligate.scenes.space import ConceptSpace
 from colligate.scenes.splits import ByObject, BySwaps
-from colligate.training.data import BatchPlan, query_choice, scene_draw
+from colligate.training.data import BatchPlan, ObjectPool, query_choice, scene_draw
 from colligate.training.objective import LossKind
 from colligate.training.penalty import PenaltyKind
 
@@ -47,6 +48,8 @@ class TrainConfig:
     """Attention heads."""
     hidden: int = 0
     """Width inside a layer; 0 for four times the width."""
+    activation: Activation = "gelu"
+    """Inside a layer: gelu, or gated (one half of the units, after GELU, multiplies the other)."""
     dim: int = 256
     """Width of the vectors that are compared."""
     scale: float = 1.0
@@ -133,11 +136,11 @@ class TrainConfig:
         """The two encoders."""
         scene = EncoderShape(
             kind=self.encoder, width=self.width, layers=self.layers, heads=self.heads, hidden=self.hidden, dim=self.dim,
-            scale=self.scale,
+            scale=self.scale, activation=self.activation,
         )  # fmt: skip
         query = EncoderShape(
             kind=self.encoder, width=self.width, layers=self.query_layers, heads=self.heads, hidden=self.hidden,
-            dim=self.dim, scale=self.scale,
+            dim=self.dim, scale=self.scale, activation=self.activation,
         )  # fmt: skip
         return DualShape(
             scene=scene, query=query, towers=self.towers, similarity=self.similarity, temperature=self.temperature
@@ -167,6 +170,7 @@ class TrainConfig:
             rule = ByObject(coverage=self.coverage, validation=self.validation)
             split = rule.split(self.space.all_scenes(slots=1), self.seed)
             parts = dict(split.objects or {})
+        ObjectPool(self.space, parts["fit"])  # every value is seen
         return {part: parts[part] for part in ("fit", "validation", "test")}
 
     def rate_at(self, step: int) -> float:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from colligate.scenes.space import EMPTY, ConceptSpace
 
-_ROUNDS = 1000
+_ROUNDS = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +151,7 @@ class SwapQuadruples:
             found += len(good)
             if found >= wanted:
                 break
-            tries = min(2 * tries, 2**20)
+            tries = min(4 * tries, 2**18)
         else:
             raise ValueError(
                 f"Hardly any swap of two of the {len(pool.seen)} seen objects is seen too; raise the coverage, or draw "
@@ -417,7 +417,7 @@ def value_targets(space: ConceptSpace, values: Int[Tensor, "member scene slot co
     return Targets(ids, None, columns.clamp(min=0), repeats(columns))
 
 
-def _looked_up(tables: Sequence[Int[Tensor, " query"]], objects: Int[Tensor, "member scene slot"]) -> Targets:
+def _looked_up(tables: Sequence[Int[Tensor, " _"]], objects: Int[Tensor, "member scene slot"]) -> Targets:
     """Tables of ascending ids side by side, and where each scene's objects stand in its member's."""
     longest = max(len(table) for table in tables)
     ids = torch.stack([torch.cat([t, t[-1:].expand(longest - len(t))]) for t in tables])

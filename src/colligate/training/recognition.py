@@ -230,7 +230,7 @@ def _outcomes(
         yield outcomes(part, queries[m], mine, swapped, levels=levels)
 
 
-def _even(scenes: Sequence[Int[Tensor, "scene slot"]]) -> Int[Tensor, "member scene slot"]:
+def _even(scenes: Sequence[Int[Tensor, "_ slot"]]) -> Int[Tensor, "member scene slot"]:
     """Scenes of every member side by side; shorter lists end in object 0, whose vectors are not used."""
     longest = max(len(some) for some in scenes)
     return torch.stack([torch.cat([some, some.new_zeros(longest - len(some), some.shape[1])]) for some in scenes])
