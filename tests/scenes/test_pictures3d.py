@@ -87,7 +87,7 @@ def test_a_solid_stands_where_the_camera_model_says(solid: str) -> None:
 
 @needs_mitsuba
 def test_hidden_pixels_are_those_of_the_object_in_front() -> None:
-    film = Film(160, 120, 9)
+    film = Film(80, 60, 16)
     apart = hidden([Body("sphere", PLACES[0], 0.7), Body("cube", PLACES[1], 0.7)], film)
     assert apart.tolist() == [0.0, 0.0]
     behind, front = occluding(Body("sphere", PLACES[0], 0.7), Body("cylinder", PLACES[0], 0.7), 0.25)

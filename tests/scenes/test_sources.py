@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from colligate.scenes.captions import CaptionTemplate
-from colligate.scenes.sources import check_pictures, open_picture, read_labels, read_space
+from colligate.scenes.files import open_picture
+from colligate.scenes.sources import check_pictures, read_labels, read_space
 from colligate.scenes.space import ConceptSpace, Scenes
 from colligate.scenes.worlds import load_world, render
 

@@ -69,7 +69,7 @@ def occluding(behind: Body, front: Body, wanted: float, *, threads: int | None =
         ValueError: the solid in front can't hide that much.
         ImportError: mitsuba isn't installed.
     """
-    film, apart = Film(160, 120, 9), behind.reach + front.reach + GAP
+    film, apart = Film(120, 90, 9), behind.reach + front.reach + GAP
     alone = float(visible_pixels([behind], film, threads=threads)[0])
 
     def turned(angle: float) -> tuple[Body, Body]:

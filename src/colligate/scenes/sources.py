@@ -4,55 +4,31 @@
     0.png,red,cube,blue,ball,a red cube and a blue ball
     1.png,red,cube,,,a red cube
 
-One row is one scene. `read_labels` says which columns it knows and what it refuses; nothing is trimmed, dropped or
-guessed. The labels released with the paper (`object1_color`, ...) and those of PUG:SPARE (`character_name`, ...) are
-read as they are.
+One row is one scene, or one object (see `layouts`). `read_labels` says which columns it knows and what it refuses;
+nothing is trimmed, dropped or guessed. The labels released with the paper (`object1_color`, ...) and those of PUG:SPARE
+(`character_name`, ...) are read as they are.
 """
 
 import json
 import re
-import warnings
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from colligate.scenes.files import check_files, find_pictures
+from colligate.scenes.layouts import Layout, layout_of, widened
 from colligate.scenes.space import EMPTY, ConceptSpace, Scenes
 from colligate.scenes.splits import PARTS
 from colligate.scenes.tables import Table, read_bytes, read_table, shown
 from colligate.scenes.worlds import World
 
-if TYPE_CHECKING:
-    from PIL.Image import Image
-
-_SLOT_COLUMN = re.compile(r"slot(\d+)_(.+?)(_word)?")
-_OBJECT_COLUMN = re.compile(r"object(\d+)_(.+?)(_idx)?")
-_PUG_COLUMNS = {
-    (1, "animal"): "character_name",
-    (1, "texture"): "character_texture",
-    (2, "animal"): "character2_name",
-    (2, "texture"): "character2_texture",
-}
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?")
 _WHOLE = re.compile(r"\+?(\d{1,9})(\.0*)?")
-# On any system: a path that goes up, or starts at a root or a drive.
-_LEADS_OUT = re.compile(r"(^|[\\/])\.\.([\\/]|$)|^[\\/]|^[A-Za-z]:")
-
-_PUG_WORDS = {
-    "animal": (
-        *("Crow", "Fox", "DeerStag", "DeerDoe", "Wolf", "Crocodile"),
-        *("Elephant", "Hippopotamus", "Lion", "Lioness", "Rhinoceros", "Zebra"),
-    ),
-    "texture": ("Red", "Blue", "Green", "Yellow", "Brown", "Purple", "Cyan", "Gray"),
-}
-_RELEASE_WORDS = {
-    "color": ("blue", "brown", "cyan", "gray", "green", "purple", "red", "yellow"),
-    "shape": ("cube", "sphere", "cylinder"),
-}
 _RELEASE_SHAPES = ("cube", "cylinder", "sphere")
 
 
@@ -96,24 +72,27 @@ def read_space(path: Path) -> ConceptSpace:
         raise ValueError(f"{path}: {error}") from None
 
 
-def read_labels(path: Path, *, space: ConceptSpace | None = None) -> World:
-    """A world from a table of labels, `.csv` (UTF-8) or `.parquet`, one row a scene.
+def read_labels(path: Path, *, space: ConceptSpace | None = None, keep: Mapping[str, str] | None = None) -> World:
+    """A world from a table of labels, `.csv` (UTF-8) or `.parquet`, or from a folder with `labels.csv` and pictures.
 
     Columns:
         `slot1_color`, `slot1_shape`, `slot2_color`, ...: indices from 0, or words; empty where a slot is.
         `slot1_color_word`: the word of an index column, one-to-one with it.
         `caption`, `picture` (or `filename`): what shows the scene. `split`: fit, validation or test.
-        Any other column is ignored, with a note.
+        Any other column is ignored, with a note. One row an object: `scene`, `slot`, `color`, `shape`, ...
 
     Values are numbered as the given space has them; else as the indices say; else, for words, in sorted order. Cells
     count as indices if all of a concept's cells are numbers, unless the given space has those numbers as words.
 
     Args:
-        path: the table. Pictures are relative to its folder and may not leave it.
+        path: the table, or its folder. Pictures lie beside it (`files.find_pictures`) and may not leave its folder.
         space: the concepts and values, where the table alone doesn't tell (`--space`).
+        keep: column -> cell; rows that differ in one of them are left out, with a note. The paper's part of PUG:SPARE
+            is `{"world_name": "Desert", "character_pos": ""}`.
 
     Returns:
-        The world, named after the file. Pictures are opened when asked for; `check_pictures` opens them all.
+        The world, named after the file (or the given folder). Pictures are opened when asked for; `check_pictures`
+        opens them all.
 
     Raises:
         ValueError: whatever in the table can't be taken as it stands; names file, row, column and the remedy.
@@ -127,8 +106,10 @@ def read_labels(path: Path, *, space: ConceptSpace | None = None) -> World:
         ...     read_labels(file).scenes.describe(0)
         'red cube | blue ball'
     """
-    table = read_table(path)
-    layout = _layout(table)
+    path, called = _table_of(path)
+    given = _kept(read_table(path), keep or {})
+    table = widened(given)
+    layout = layout_of(table)
     slots, concepts = sorted({slot for slot, _ in layout.columns}), list(dict.fromkeys(c for _, c in layout.columns))
     notes = [*table.notes]
     if space is not None:
@@ -150,122 +131,84 @@ def read_labels(path: Path, *, space: ConceptSpace | None = None) -> World:
         values.append(torch.tensor([[index[cell] for cell in column] for _, column in concept.columns]).T)
     scenes = Scenes(space or ConceptSpace(words), torch.stack(values, dim=2))
     _check_scenes(table, scenes, notes)
-    captions, pictures, parts = _captions(table), _pictures(table), _parts(table)
+    captions, pictures, parts = _captions(table), find_pictures(table, notes), _parts(table)
     _check_repeats(table, scenes, captions, pictures)
     used = {*layout.columns.values(), *layout.words.values(), "caption", "split", "picture"}
     used |= set() if "picture" in table.names else {"filename"}
+    used |= {"scene"} if table is not given else set()
     ignored = [name for name in table.names if name not in used]
     if ignored:
         notes.append(f"Ignored columns of {path.name}: {', '.join(map(shown, ignored))}.")
-    return World(path.stem, scenes, captions, pictures, parts, tuple(notes))
+    notes += _of_pug(table)
+    return World(called, scenes, captions, pictures, parts, tuple(notes))
 
 
-def open_picture(path: Path) -> "Image":
-    """A picture file as RGB, turned as its EXIF data say; transparent parts are laid over white.
-
-    Raises:
-        ValueError: the file is missing, truncated, no picture, animated, has more than 8 bits a channel, or would
-            unpack to more pixels than Pillow's limit (a decompression bomb).
-    """
-    from PIL import Image, ImageOps
-
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(path) as opened:
-                # A camera's MPO file holds the picture first and previews after it.
-                if getattr(opened, "n_frames", 1) > 1 and opened.format != "MPO":
-                    raise ValueError(f"Picture {path} is animated or has several pages; give one of them.")
-                opened.load()
-                turned = ImageOps.exif_transpose(opened)
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise ValueError(
-            f"Picture {path} unpacks to more than {Image.MAX_IMAGE_PIXELS:,} pixels, like a decompression bomb; "
-            "give a smaller one."
-        ) from None
-    except FileNotFoundError:
-        raise ValueError(f"Picture {path} is missing; put it there or leave its row out.") from None
-    except (OSError, SyntaxError, EOFError) as error:
-        raise ValueError(f"Picture {path} can't be read ({error}); it is truncated, broken or no picture.") from None
-    if turned.mode.startswith(("I", "F")):
-        raise ValueError(f"Picture {path} has more than 8 bits a channel ({turned.mode}); save it as 8-bit RGB.")
-    if turned.has_transparency_data:
-        laid = turned.convert("RGBA")
-        turned = Image.alpha_composite(Image.new("RGBA", laid.size, "white"), laid)
-    return turned.convert("RGB")
-
-
-def check_pictures(world: World, rows: Int[Tensor, " row"] | None = None) -> None:
-    """Open every picture file of a world, or of the given rows.
+def check_pictures(world: World, rows: Int[Tensor, " row"] | None = None) -> tuple[str, ...]:
+    """Open every picture file of a world, or of the given rows, and say what a reader should know of them.
 
     Raises:
-        ValueError: names the first row whose picture can't be opened, and why.
+        ValueError: names the first row whose picture is missing or can't be opened, and why; or two rows whose labels
+            differ though their pictures are the same.
     """
     if not isinstance(world.pictures, tuple):
-        return
-    for row in range(len(world.scenes)) if rows is None else rows.tolist():
-        try:
-            open_picture(world.pictures[row])
-        except ValueError as error:
-            raise ValueError(f"Row {row}: {error}") from None
+        return ()
+    return check_files(world.pictures, world.scenes, rows)
+
+
+def _table_of(path: Path) -> tuple[Path, str]:
+    """The table that a path or folder names, and what its world is called."""
+    if not path.is_dir():
+        return path, path.stem
+    found = [path / name for name in ("labels.csv", "labels.parquet") if (path / name).exists()]
+    if len(found) != 1:
+        what = "both labels.csv and labels.parquet" if found else "no labels.csv or labels.parquet"
+        raise ValueError(f"The folder {path} holds {what}; name the table itself.")
+    return found[0], path.resolve().name
+
+
+def _kept(table: Table, keep: Mapping[str, str]) -> Table:
+    """The rows whose cells are as asked for."""
+    for name in keep:
+        if name not in table.names:
+            raise ValueError(f"{table.path} has no column {name!r} to keep rows by; it has {_listed(table.names)}.")
+    columns = {name: table.cells(name) for name in keep}
+    rows = [row for row in range(table.num_rows) if all(columns[name][row] == cell for name, cell in keep.items())]
+    if not rows:
+        raise ValueError(f"No row of {table.path} has {_said(keep)}; keep rows by other cells.")
+    if len(rows) == table.num_rows:
+        return table
+    note = f"Of {table.num_rows} rows of {table.path.name}, the {len(rows)} with {_said(keep)} were kept."
+    lines = tuple(table.lines[row] for row in rows) if table.lines else ()
+
+    def cells(name: str) -> list[str]:
+        column = table.cells(name)
+        return [column[row] for row in rows]
+
+    return Table(table.path, table.names, len(rows), cells, lines, (*table.notes, note))
+
+
+def _said(keep: Mapping[str, str]) -> str:
+    return " and ".join(f"{name} {cell!r}" if cell else f"no {name}" for name, cell in keep.items())
+
+
+def _of_pug(table: Table) -> list[str]:
+    """What a reader should know of PUG's other factors, which make rows replicates of a scene."""
+    notes: list[str] = []
+    if "character_name" in table.names and "world_name" in table.names:
+        worlds = sorted(set(table.cells("world_name")))
+        if len(worlds) > 1:
+            notes.append(f"Scenes of {table.path.name} are shown in several worlds ({_listed(worlds)}), as replicates.")
+        posed = [name for name in ("character_pos", "character2_pos") if name in table.names]
+        moved = sum(any(cells) for cells in zip(*(table.cells(name) for name in posed), strict=True)) if posed else 0
+        if moved:
+            notes.append(f"In {moved} of {table.num_rows} rows of {table.path.name} the characters stand elsewhere.")
+    return notes
 
 
 # --------------------------------------------------------------------------------------------------------- columns
 
 
-class _Layout(NamedTuple):
-    """Which columns hold the labels: (slot, concept) -> column of indices or words, and of words beside indices."""
-
-    columns: Mapping[tuple[int, str], str]
-    words: Mapping[tuple[int, str], str]
-    orders: Mapping[str, tuple[str, ...]] = {}
-    release: bool = False
-
-    def order(self, concept: str, distinct: set[str]) -> tuple[str, ...]:
-        """The words in the order in which they get their indices: the data set's own, or sorted."""
-        own = self.orders.get(concept, ())
-        return tuple(word for word in own if word in distinct) if distinct <= set(own) else tuple(sorted(distinct))
-
-
-def _layout(table: Table) -> _Layout:
-    slot_columns = [(name, found) for name in table.names if (found := _SLOT_COLUMN.fullmatch(name))]
-    if slot_columns:
-        columns = {(int(m[1]), m[2]): name for name, m in slot_columns if not m[3]}
-        words = {(int(m[1]), m[2]): name for name, m in slot_columns if m[3]}
-        for key, name in words.items():
-            if key not in columns:
-                raise ValueError(
-                    f"{table.path} has {name} without slot{key[0]}_{key[1]}; rename it to that if it holds the labels."
-                )
-        return _Layout(columns, words)
-    object_columns = [(name, found) for name in table.names if (found := _OBJECT_COLUMN.fullmatch(name))]
-    if object_columns:
-        plain = {(int(m[1]), m[2]): name for name, m in object_columns if not m[3]}
-        indices = {(int(m[1]), m[2]): name for name, m in object_columns if m[3]}
-        beside = {key: name for key, name in plain.items() if key in indices}
-        return _Layout({**plain, **indices}, beside, release=_is_release(table))
-    if set(_PUG_COLUMNS.values()) <= set(table.names):
-        return _Layout(_PUG_COLUMNS, {}, _PUG_WORDS)
-    raise ValueError(
-        f"{table.path} has no columns of labels, such as slot1_color; its columns are "
-        f"{', '.join(map(shown, table.names[:12])) or 'none'}."
-    )
-
-
-def _is_release(table: Table) -> bool:
-    """Whether these are the labels released with the paper, whose words for shapes 1 and 2 are exchanged."""
-    names = {f"object{k}_{c}{end}" for k in (1, 2) for c in _RELEASE_WORDS for end in ("", "_idx")}
-    if set(table.names) != {"filename", *names} or table.num_rows != 576:
-        return False
-    return all(
-        set(zip(table.cells(f"object{k}_{c}_idx"), table.cells(f"object{k}_{c}"), strict=True))
-        == {(str(i), word) for i, word in enumerate(words)}
-        for k in (1, 2)
-        for c, words in _RELEASE_WORDS.items()
-    )
-
-
-def _check_columns(table: Table, layout: _Layout, slots: list[int], concepts: list[str]) -> None:
+def _check_columns(table: Table, layout: Layout, slots: list[int], concepts: list[str]) -> None:
     if slots != list(range(1, len(slots) + 1)):
         raise ValueError(f"{table.path} has slots {', '.join(map(str, slots))}; number them 1, 2, ... without gaps.")
     example = next(iter(layout.columns.values()))
@@ -289,7 +232,7 @@ def _labels(table: Table, column: str, notes: list[str]) -> list[str]:
 
 def _check_filled(
     table: Table,
-    layout: _Layout,
+    layout: Layout,
     cells: Mapping[tuple[int, str], list[str]],
     slots: list[int],
     concepts: list[str],
@@ -463,32 +406,6 @@ def _parts(table: Table) -> tuple[str, ...] | None:
     return parts
 
 
-def _pictures(table: Table) -> tuple[Path, ...] | None:
-    """Paths of the pictures, after making sure that none leaves the table's folder."""
-    column = next((name for name in ("picture", "filename") if name in table.names), None)
-    if column is None:
-        return None
-    root = table.path.resolve().parent
-    folders: dict[Path, bool] = {}
-    pictures: list[Path] = []
-    for row, cell in enumerate(table.cells(column)):
-        if not cell.strip() or "\0" in cell:
-            raise ValueError(f"{table.where(row, column)}: {shown(cell)} is no file name; name the row's picture.")
-        path = root / cell
-        inside = not _LEADS_OUT.search(cell)
-        if inside:
-            if path.parent not in folders:
-                folders[path.parent] = path.parent.resolve().is_relative_to(root)
-            inside = folders[path.parent] and (not path.is_symlink() or path.resolve().is_relative_to(root))
-        if not inside:
-            raise ValueError(
-                f"{table.where(row, column)}: {shown(cell)} leaves the table's folder; put the picture inside it and "
-                "name it from there."
-            )
-        pictures.append(path)
-    return tuple(pictures)
-
-
 def _check_repeats(
     table: Table, scenes: Scenes, captions: tuple[str, ...] | None, pictures: tuple[Path, ...] | None
 ) -> None:
@@ -497,9 +414,16 @@ def _check_repeats(
         return
     what = "picture" if pictures else "caption"
     first: dict[tuple[int, str | Path], int] = {}
+    shown_by: dict[str | Path, int] = {}
     for row, key in enumerate(zip(scenes.ids.tolist(), evidence, strict=True)):
         if first.setdefault(key, row) != row:
             raise ValueError(
                 f"{table.path}, rows {first[key]} and {row} have the same labels and the same {what}; leave one out "
                 f"(repeats of a scene need different {what}s)."
+            )
+        other = shown_by.setdefault(key[1], row)
+        if pictures and other != row:
+            raise ValueError(
+                f"{table.path}, rows {other} and {row} have the same picture and different labels "
+                f"({scenes.describe(other)}; {scenes.describe(row)}); put one of them right."
             )

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from colligate.records import write_atomic
 from colligate.scenes.captions import CaptionTemplate
+from colligate.scenes.files import open_picture
 from colligate.scenes.pictures2d import Canvas
 from colligate.scenes.pictures3d import Report, Studio
 from colligate.scenes.space import ConceptSpace, Scenes
@@ -125,8 +126,6 @@ class World:
             return self.pictures.draw(self.scenes, rows, report)
         if isinstance(self.pictures, Canvas):
             return self.pictures.draw(self.scenes, rows)
-        from colligate.scenes.sources import open_picture
-
         return [open_picture((self.pictures or ())[row]) for row in self._rows(rows)]
 
     def describe(self, kind: Kind) -> dict[str, object]:
