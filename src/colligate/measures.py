@@ -319,6 +319,14 @@ class ObjectBootstrap:
             complement=True,
         )
 
+    def ratios(self, upper: Float[Tensor, " row"], lower: Float[Tensor, " row"]) -> Float[Tensor, " draw"]:
+        """The ratio of two weighted sums in every draw; NaN where a draw weighs nothing.
+
+        Draws depend on the objects and the seed alone, so that ratios of two models on the same scenes pair up.
+        """
+        sums = self._weighted_sums(torch.stack([upper.double(), lower.double()]))
+        return torch.where(sums[1] != 0, sums[0] / torch.where(sums[1] != 0, sums[1], 1.0), torch.nan)
+
     def _ratio(self, upper: Tensor, lower: Tensor, selected: Tensor, *, complement: bool) -> Estimate:
         n = int(selected.sum())
         shown = torch.bincount(self._dense[selected].flatten(), minlength=self._multiplicity.shape[1]) > 0

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from colligate.engine import Report
     from colligate.records import Row
+    from colligate.study.compare import Difference
 
 Config = TypeVar("Config")
 Verb = tuple[Callable[[list[str]], int], str]
@@ -109,6 +110,31 @@ def show(rows: "Sequence[Row]", *, as_json: bool) -> None:
     screen.print(
         "95 %: interval over objects. Chance: random scores. Bag: an ideal bag of concepts, ties at random. "
         "Random: the same network with fresh weights.", style="dim",
+    )  # fmt: skip
+
+
+def print_differences(differences: "Sequence[Difference]") -> None:
+    """Print how two runs differ as a table."""
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1))
+    table.add_column("measurement", overflow="fold")
+    table.add_column("on", no_wrap=True)
+    for heading in ("first", "other", "difference", "95 %"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    for one in differences:
+        name = one.row.id if one.row.family is None else f"{one.row.id} ({one.row.family})"
+        interval = "" if one.low is None or one.high is None else f"{one.low:+.3f} to {one.high:+.3f}"
+        said = "no interval" if one.low is None else f"{'clear' if one.clear else 'undecided'}, {one.how}"
+        table.add_row(
+            name, one.row.on, _number(one.row.value), _number(one.other.value), f"{one.value:+.3f}", interval, said
+        )
+    screen = console()
+    screen.print(table)
+    screen.print(
+        "95 %: interval of the difference. Paired: the same objects are resampled for both. "
+        "Apart: from the two intervals.", style="dim",
     )  # fmt: skip
 
 

@@ -1,9 +1,10 @@
 """The verbs: each parses its flags, calls one library function and prints what it gives."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from colligate.cli.terminal import Verb, complain, console, parse, progress, say, show, take_flag
+from colligate.cli.terminal import Verb, complain, console, parse, print_differences, progress, say, show, take_flag
 
 MEASUREMENTS = {
     "probe": ("probes", "Do linear read-outs name the values and the objects of unseen scenes?"),
@@ -93,7 +94,9 @@ def _render(words: list[str]) -> int:
     from colligate.scenes.worlds import load_world, render
 
     config = parse(RenderConfig, "render", "Draw a world's pictures and their labels table.", words)
-    say(str(render(load_world(config.scenes), config.out, limit=config.limit)))
+    with progress() as report:
+        labels = render(load_world(config.scenes), config.out, limit=config.limit, report=report)
+    say(str(labels))
     return 0
 
 
@@ -131,28 +134,21 @@ class CheckDataConfig:
     """Which labels table to read."""
 
     labels: Path
-    """A labels table (.csv, .parquet)."""
+    """A labels table (.csv, .parquet), or a folder with labels.csv and pictures."""
     space: Path | None = None
     """JSON file that names every concept's values."""
 
 
 def _check_data(words: list[str]) -> int:
-    from colligate.scenes.sources import check_pictures, read_labels, read_space
+    from colligate.scenes.findings import of_pictures, understand
+    from colligate.scenes.sources import read_labels, read_space
 
     config = parse(CheckDataConfig, "check-data", "Say what was understood of a labels table.", words)
     world = read_labels(config.labels, space=None if config.space is None else read_space(config.space))
-    scenes = world.scenes
-    counts = ", ".join(f"{int((scenes.counts == c).sum())} of {c} objects" for c in scenes.counts.unique().tolist())
-    say(f"{len(scenes)} scenes ({counts}), {len(scenes.ids.unique())} different ones")
-    for name, concept_words in zip(scenes.space.names, scenes.space.words, strict=True):
-        say(f"concept {name}: {', '.join(concept_words)}")
-    objects = len(scenes.objects[scenes.filled].unique())
-    say(f"objects that occur: {objects} of {scenes.space.num_objects}; shows: {', '.join(world.kinds)}")
-    for note in world.notes:
-        say(f"Note: {note}")
-    if "picture" in world.kinds:
-        check_pictures(world)
-        say("All pictures open.")
+    for sentence in understand(world, open_pictures=False).sentences:
+        say(sentence)
+    for sentence in of_pictures(world):
+        say(sentence)
     return 0
 
 
@@ -272,6 +268,30 @@ def take_preset(words: list[str]) -> tuple[bool, list[str]]:
     return True, joined[:at] + joined[at + 2 :]
 
 
+def _compare(words: list[str]) -> int:
+    from dataclasses import asdict
+
+    from colligate.study.compare import CompareConfig, compare
+
+    as_json, words = take_flag(words, "--json")
+    config = parse(CompareConfig, "compare", "Compare runs with the first. Add --json for rows as JSON.", words)
+    compared = compare(config)
+    if as_json:
+        found = [{"first": one.first, "other": one.other, "sentence": one.sentence, "notes": one.notes,
+                  "differences": [{"id": d.row.id, "on": d.row.on, "concept": d.row.concept, "family": d.row.family,
+                                   "first": asdict(d.row), "other": asdict(d.other), "value": d.value, "low": d.low,
+                                   "high": d.high, "how": d.how} for d in one.differences]}
+                 for one in compared]  # fmt: skip
+        say(json.dumps(found, indent=1))
+        return 0
+    for one in compared:
+        say(f"{one.sentence}\n\nfirst: {one.first}    other: {one.other}\n")
+        print_differences(one.differences)
+        for note in one.notes:
+            say(f"Note: {note}")
+    return 0
+
+
 def verbs() -> dict[str, Verb]:
     """Name of a verb -> what it does, and the question it answers."""
     found: dict[str, Verb] = {
@@ -286,6 +306,7 @@ def verbs() -> dict[str, Verb]:
         "render": (_render, "Draw a world's pictures into a folder with a labels table."),
         "check-model": (_check_model, "Try an embedder on a few items and say what was found."),
         "check-data": (_check_data, "Read a labels table and say what was understood."),
+        "compare": (_compare, "Compare finished runs: which model binds better, and how sure is that?"),
         "report": (_report, "Write the page of a finished run again."),
         "reproduce": (_reproduce, "Run a record again and compare every number."),
         "worlds": (_worlds, "List the built-in worlds."),

@@ -19,6 +19,12 @@ from colligate.probes import ProbeOutcomes, swap_foils
 from colligate.records import Row
 from colligate.scenes.space import Scenes
 
+PAIRED = (
+    "probe.concept", "probe.concept.across", "probe.object", "probe.object.swap", "r2.concept.least_squares",
+    "r2.object.least_squares", "r2.object.avg", "r2.object.avg+pos",
+)  # fmt: skip
+"""Measurements on the test part whose outcome of every scene is kept: each is a sum over scenes over another sum."""
+
 
 class Scorer:
     """Turns per-scene outcomes on some rows into table rows, with intervals over objects and levels for those rows."""
@@ -32,11 +38,19 @@ class Scorer:
 
     def mean(self, id: str, outcomes: Tensor, rows: Tensor | None = None, **more: Any) -> Row:
         """Mean outcome, over all rows or a mask of them."""
+        ones = torch.ones(len(outcomes)) if rows is None else rows.float()
+        self._remember(id, outcomes.float() * ones, ones)
         return self._row(id, self.bootstrap.mean(outcomes, rows), more)
 
     def explained(self, id: str, errors: Tensor, totals: Tensor, **more: Any) -> Row:
         """One minus a ratio of sums."""
+        self._remember(id, (totals - errors).float(), totals.float())
         return self._row(id, self.bootstrap.explained(errors, totals), more)
+
+    def _remember(self, id: str, upper: Tensor, lower: Tensor) -> None:
+        """Keep what another model's outcomes on the same scenes can be paired with."""
+        if id in PAIRED and self.on == "test" and len(upper) == len(self.subject.split.test):
+            self.subject.outcomes[id] = torch.stack([upper, lower])
 
     def _row(self, id: str, estimate: Any, more: dict[str, Any]) -> Row:
         reason = "; ".join(r for r in (more.pop("reason", None), estimate.reason) if r) or None

@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import Any, cast
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from colligate.embeddings import Embeddings
@@ -151,6 +151,11 @@ class Subject:
 
     @cached_property
     def _decompositions(self) -> dict[tuple[str, str], Decomposition]:
+        return {}
+
+    @cached_property
+    def outcomes(self) -> dict[str, Float[Tensor, "two scene"]]:
+        """Id -> per test scene, what its value sums up, above and below the line; see `scoring.PAIRED`."""
         return {}
 
     def _sums(self, on: str) -> SceneSums:

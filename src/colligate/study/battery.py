@@ -316,12 +316,11 @@ def _arrays(subject: Subject, chosen: tuple[str, ...]) -> dict[str, torch.Tensor
     arrays = {
         "split.fit": subject.split.fit, "split.validation": subject.split.validation, "split.test": subject.split.test
     }  # fmt: skip
+    if subject.outcomes:
+        arrays["scored.objects"] = subject.scenes.objects[subject.split.test]
+        arrays |= {f"scored.{id}": kept for id, kept in subject.outcomes.items()}
     if "probes" in chosen:
-        probes = subject.probes
-        outcomes = probes.recognise(subject.embeddings.vectors[subject.split.test], subject.scenes[subject.split.test])
-        arrays["outcomes.concepts"] = outcomes.concepts
-        for name, weight in zip(subject.scenes.space.names, probes.concepts, strict=True):
-            arrays[f"probe.{name}"] = weight
-        if probes.objects is not None and outcomes.objects is not None:
-            arrays["probe.object"], arrays["outcomes.objects"] = probes.objects, outcomes.objects
+        arrays |= {f"probe.{n}": w for n, w in zip(subject.scenes.space.names, subject.probes.concepts, strict=True)}
+        if subject.probes.objects is not None:
+            arrays["probe.object"] = subject.probes.objects
     return arrays

@@ -90,7 +90,8 @@ def open_world(config: SourceConfig) -> World:
     """The world that a config names: a built-in one or the user's table, with the user's caption template."""
     if not config.scenes:
         raise ValueError(f"Say which scenes to embed: --scenes {', '.join(WORLDS)} or a labels table.")
-    if Path(config.scenes).suffix in (".csv", ".parquet"):
+    given = Path(config.scenes)
+    if given.suffix in (".csv", ".parquet") or (config.scenes not in WORLDS and given.is_dir()):
         world = read_labels(Path(config.scenes), space=None if config.space is None else read_space(config.space))
     else:
         world = load_world(config.scenes)

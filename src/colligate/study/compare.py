@@ -1,0 +1,197 @@
+"""Which of several finished runs binds better, and how sure is that?"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from colligate.measures import ObjectBootstrap
+from colligate.records import Row, read_record, read_table
+
+LEADING = (
+    "probe.concept", "probe.object", "probe.object.swap", "r2.concept.least_squares", "r2.object.least_squares",
+    "retrieval.object.avg+pos", "edit.retrieval.avg", "edit.retrieval.avg+pos", "information.linear.ratio",
+    "complexity.area", "recognition.object.unseen.table", "recognition.object.unseen.among_unseen",
+    "recognition.object.unseen.swaps", "crossmodal.concept", "crossmodal.object",
+)  # fmt: skip
+"""What is compared unless everything is asked for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareConfig:
+    """Which runs to compare."""
+
+    first: Path
+    """Folder of a finished run: the one that the others are compared with."""
+    others: tuple[Path, ...]
+    """Folders of one or more other runs."""
+    all: bool = False
+    """Compare every number, not only the leading ones."""
+
+    def __post_init__(self) -> None:
+        if not self.others:
+            raise ValueError("Name two or more runs to compare: colligate compare runs/study-A runs/study-B.")
+
+
+class Difference(NamedTuple):
+    """One number of two runs.
+
+    Attributes:
+        row: the first run's.
+        other: the other run's.
+        value: other - first.
+        low: lower end of the 95 % interval of the difference; None where one of the two has no interval.
+        high: upper end.
+        how: `paired`: the same objects are resampled for both; `apart`: from the two intervals.
+    """
+
+    row: Row
+    other: Row
+    value: float
+    low: float | None
+    high: float | None
+    how: Literal["paired", "apart"]
+
+    @property
+    def clear(self) -> bool:
+        """Whether the interval leaves no room for no difference."""
+        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+
+
+class Comparison(NamedTuple):
+    """Differences of one run from the first.
+
+    Attributes:
+        first: name of the first run's model.
+        other: name of the other's.
+        differences: by number, in the table's order.
+        notes: what a reader should know, such as other scenes.
+        sentence: the finding.
+    """
+
+    first: str
+    other: str
+    differences: tuple[Difference, ...]
+    notes: tuple[str, ...]
+    sentence: str
+
+
+class _Run(NamedTuple):
+    record: Mapping[str, Any]
+    rows: list[Row]
+    arrays: Mapping[str, Tensor]
+
+
+def compare(config: CompareConfig) -> list[Comparison]:
+    """Compare runs with the first, number by number.
+
+    Where both scored the same scenes and kept every scene's outcome, the difference is resampled over the objects that
+    they share, so that what both find hard cancels:
+
+        d* = sum_s w*(s) a(s) / sum_s w*(s) b(s)  of the other  -  the same of the first,   w* the draw's weights
+
+    Elsewhere the two intervals give the difference's (square-and-add, exact for independent runs):
+
+        low = d - sqrt((other - other.low)^2 + (first.high - first)^2),   high likewise
+
+    Raises:
+        ValueError: a folder is no finished run, or two runs have no number in common.
+
+    Source: G. Y. Zou, A. Donner, "Construction of confidence limits about effect measures", 2008 (square-and-add).
+    """
+    first = _open(config.first)
+    return [_compared(first, _open(other), config) for other in config.others]
+
+
+def _open(folder: Path) -> _Run:
+    from safetensors.torch import load_file
+
+    record, arrays = read_record(folder), folder / "arrays.safetensors"
+    return _Run(record, read_table(folder / "table.csv"), load_file(arrays) if arrays.is_file() else {})
+
+
+def _compared(first: _Run, other: _Run, config: CompareConfig) -> Comparison:
+    draws = _paired_draws(first, other)
+    theirs = {_key(row): row for row in other.rows if row.value is not None}
+    found = list[Difference]()
+    for row in first.rows:
+        match = theirs.get(_key(row))
+        if row.value is None or match is None or not (config.all or row.id in LEADING):
+            continue
+        found.append(_difference(row, match, draws if row.on == "test" and row.family is None else {}))
+    names = str(first.record.get("name")), str(other.record.get("name"))
+    if not found:
+        raise ValueError(
+            f"{names[0]} and {names[1]} have no {'' if config.all else 'leading '}number in common; compare runs of "
+            f"one kind{'' if config.all else ', or add --all'}."
+        )
+    notes = list[str]()
+    hashes = [_mapping(_mapping(r.record.get("inputs")).get("world")).get("content_hash") for r in (first, other)]
+    if hashes[0] != hashes[1]:
+        notes.append("The two runs hold other scenes, so that every difference is also one of worlds.")
+    for name in ("protocol", "normalize", "layer", "pooling"):
+        values = [_mapping(r.record.get("config")).get(name) for r in (first, other)]
+        if values[0] != values[1]:
+            notes.append(f"The two runs differ in {name}: {values[0]} and {values[1]}.")
+    return Comparison(*names, tuple(found), tuple(notes), _sentence(*names, found))
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _key(row: Row) -> tuple[object, ...]:
+    return row.id, row.on, row.protocol, row.concept, row.family, row.coverage
+
+
+def _paired_draws(first: _Run, other: _Run) -> dict[str, Tensor]:
+    """Id -> differences of the draws, for numbers whose outcomes of the very same scenes both runs kept."""
+    shown = [run.arrays.get("scored.objects") for run in (first, other)]
+    if shown[0] is None or shown[1] is None or not torch.equal(shown[0], shown[1]):
+        return {}
+    seed = int(hashlib.sha256(shown[0].numpy().tobytes()).hexdigest()[:8], 16)
+    bootstrap, found = ObjectBootstrap(shown[0], seed=seed), dict[str, Tensor]()
+    for name, kept in first.arrays.items():
+        if name.startswith("scored.") and name != "scored.objects" and name in other.arrays:
+            theirs = other.arrays[name]
+            found[name.removeprefix("scored.")] = bootstrap.ratios(*theirs) - bootstrap.ratios(*kept)
+    return found
+
+
+def _difference(row: Row, other: Row, draws: Mapping[str, Tensor]) -> Difference:
+    assert row.value is not None
+    assert other.value is not None
+    value = other.value - row.value
+    if row.low is None or row.high is None or other.low is None or other.high is None:
+        return Difference(row, other, value, None, None, "apart")
+    if row.id in draws:
+        ends = torch.nanquantile(draws[row.id], torch.tensor([0.025, 0.975], dtype=torch.float64))
+        return Difference(row, other, value, float(ends[0]), float(ends[1]), "paired")
+    below = ((other.value - other.low) ** 2 + (row.high - row.value) ** 2) ** 0.5
+    above = ((other.high - other.value) ** 2 + (row.value - row.low) ** 2) ** 0.5
+    return Difference(row, other, value, value - below, value + above, "apart")
+
+
+def _sentence(first: str, other: str, differences: Sequence[Difference]) -> str:
+    """The finding on objects, in words: only what its interval allows."""
+    about = {
+        "recognition.object.unseen.swaps": "binds unseen objects in",
+        "crossmodal.object": "finds objects across modalities in",
+        "probe.object": "lets probes read the objects of",
+    }
+    for id, verb in about.items():
+        for one in differences:
+            if one.row.id != id or one.low is None or one.high is None:
+                continue
+            if not one.clear:
+                return (
+                    f"Undecided: {first} and {other} can't be told apart by {id} ({one.low:+.3f} to {one.high:+.3f})."
+                )
+            better = other if one.value > 0 else first
+            ends = sorted((abs(one.low), abs(one.high)))
+            return f"{better} {verb} {abs(one.value):.1%} more scenes ({ends[0]:.1%} to {ends[1]:.1%})."
+    return f"No number on objects with an interval is common to {first} and {other}."

@@ -1,0 +1,91 @@
+"""Comparison of runs: which difference is clear, which is not, and what can't be compared."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from colligate.measures import ObjectBootstrap
+from colligate.records import Row, write_record
+from colligate.scenes.space import ConceptSpace
+from colligate.study.compare import CompareConfig, compare
+
+SCENES = ConceptSpace(color=6, shape=5).all_scenes(slots=2)
+
+
+def run(folder: Path, name: str, outcomes: torch.Tensor, *, world: str = "w", kept: bool = True) -> Path:
+    """A finished run whose objects are recognised where `outcomes` says so."""
+    estimate = ObjectBootstrap(SCENES.objects).mean(outcomes)
+    rows = [
+        Row(id="probe.object", on="test", value=estimate.value, low=estimate.low, high=estimate.high, n=len(SCENES)),
+        Row(id="probe.concept.color", on="test", value=1.0, concept="color"),
+    ]
+    record = {"kind": "study", "name": name, "config": {}, "inputs": {"world": {"content_hash": world}}}
+    arrays = {}
+    if kept:
+        scored = torch.stack([outcomes.float(), torch.ones(len(SCENES))])
+        arrays = {"scored.objects": SCENES.objects, "scored.probe.object": scored}
+    write_record(folder / name, record, rows, {}, arrays)
+    return folder / name
+
+
+@pytest.fixture
+def hard() -> torch.Tensor:
+    """Scenes of some objects are never recognised: both models find the same ones hard."""
+    generator = torch.Generator().manual_seed(0)
+    return (SCENES.objects % 3 > 0).all(1) & (torch.rand(len(SCENES), generator=generator) < 0.9)
+
+
+def test_pairing_finds_what_two_intervals_can_not(tmp_path: Path, hard: torch.Tensor):
+    better = hard | (torch.arange(len(SCENES)) % 12 == 0)
+    paired = compare(CompareConfig(first=run(tmp_path, "a", hard), others=(run(tmp_path, "b", better),)))[0]
+    apart = compare(
+        CompareConfig(first=run(tmp_path, "c", hard, kept=False), others=(run(tmp_path, "d", better, kept=False),))
+    )[0]
+    (one,), (other,) = paired.differences, apart.differences
+    assert one.value == other.value == pytest.approx(float((better.double() - hard.double()).mean()))
+    assert (one.how, other.how) == ("paired", "apart")
+    assert one.clear
+    assert not other.clear
+    assert paired.sentence.startswith("b lets probes read the objects of ")
+    assert apart.sentence.startswith("Undecided: ")
+
+
+def test_a_run_does_not_differ_from_itself(tmp_path: Path, hard: torch.Tensor):
+    folder = run(tmp_path, "a", hard)
+    (one,) = compare(CompareConfig(first=folder, others=(folder,)))[0].differences
+    assert (one.value, one.low, one.high, one.clear) == (0.0, 0.0, 0.0, False)
+
+
+def test_apart_squares_and_adds(tmp_path: Path, hard: torch.Tensor):
+    first, other = run(tmp_path, "a", hard, kept=False), run(tmp_path, "b", ~hard, kept=False)
+    (one,) = compare(CompareConfig(first=first, others=(other,)))[0].differences
+    (a, a_low, a_high), (b, b_low, b_high) = _numbers(one.row), _numbers(one.other)
+    assert one.low == pytest.approx(b - a - ((b - b_low) ** 2 + (a_high - a) ** 2) ** 0.5)
+    assert one.high == pytest.approx(b - a + ((b_high - b) ** 2 + (a - a_low) ** 2) ** 0.5)
+
+
+def _numbers(row: Row) -> tuple[float, float, float]:
+    assert row.value is not None
+    assert row.low is not None
+    assert row.high is not None
+    return row.value, row.low, row.high
+
+
+def test_all_numbers_and_other_worlds(tmp_path: Path, hard: torch.Tensor):
+    first, other = run(tmp_path, "a", hard), run(tmp_path, "b", hard, world="else")
+    compared = compare(CompareConfig(first=first, others=(other,), all=True))[0]
+    assert [one.row.id for one in compared.differences] == ["probe.object", "probe.concept.color"]
+    assert compared.differences[1].low is None
+    assert "other scenes" in compared.notes[0]
+
+
+def test_what_can_not_be_compared_is_refused(tmp_path: Path, hard: torch.Tensor):
+    folder = run(tmp_path, "a", hard)
+    write_record(tmp_path / "b", {"kind": "train", "name": "b"}, [Row(id="probe.size", value=1.0)], {}, {})
+    with pytest.raises(ValueError, match="no leading number in common"):
+        compare(CompareConfig(first=folder, others=(tmp_path / "b",)))
+    with pytest.raises(ValueError, match="isn't a finished run"):
+        compare(CompareConfig(first=folder, others=(tmp_path / "c",)))
+    with pytest.raises(ValueError, match="two or more runs"):
+        CompareConfig(first=folder, others=())
