@@ -1,7 +1,7 @@
 """Repair a frozen two-tower model on the text side, and say honestly what it brought on objects never seen."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
@@ -10,130 +10,13 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from colligate.crossmodal.alignment import object_parts
-from colligate.crossmodal.queries import QueryTemplates, QueryVectors, embed_queries
+from colligate.crossmodal.queries import QueryVectors
 from colligate.crossmodal.recognition import CrossRecognition, recognise_queries
+from colligate.crossmodal.repair_data import RepairData
 from colligate.crossmodal.starts import start_linear, start_product
-from colligate.embedders import Tower, embed
 from colligate.networks.maps import LinearMap, MapKind, MapShape, ProductHead
-from colligate.scenes.captions import CaptionTemplate
-from colligate.scenes.space import EMPTY, ConceptSpace, Scenes
+from colligate.scenes.space import EMPTY, ConceptSpace
 from colligate.scenes.splits import Split
-from colligate.scenes.worlds import World
-from colligate.store import Store
-
-
-@dataclass(frozen=True, eq=False)
-class RepairData:
-    """Vectors of both towers for scenes of two or more objects.
-
-    Attributes:
-        vectors: of the scene tower.
-        captions: of the text tower, for each scene's caption.
-        foil_captions: the same for the caption of each scene's foil.
-        scenes: what the rows show.
-        foils: each scene after a swap; the scene itself where no swap changes which objects there are.
-        queries: of the text tower, for single values and objects.
-
-    Raises:
-        ValueError: rows that differ in number, or towers of different widths.
-    """
-
-    vectors: Float[Tensor, "scene dim"]
-    captions: Float[Tensor, "scene dim"]
-    foil_captions: Float[Tensor, "scene dim"]
-    scenes: Scenes
-    foils: Scenes
-    queries: QueryVectors
-
-    def __post_init__(self) -> None:
-        for what, given in (("captions", self.captions), ("foil captions", self.foil_captions)):
-            if len(given) != len(self.vectors):
-                raise ValueError(f"{len(given)} {what} for {len(self.vectors)} scenes; give exactly one for each.")
-        if len(self.scenes) != len(self.vectors) or len(self.foils) != len(self.vectors):
-            raise ValueError(f"{len(self.vectors)} vectors for {len(self.scenes)} scenes; give one row for each.")
-        if self.queries.concepts is None:
-            raise ValueError("Repair needs a query for every value; choose a tower that reads text.")
-        widths = {given.shape[1] for given in (self.vectors, self.captions, self.queries.objects)}
-        if len(widths) > 1:
-            raise ValueError(
-                f"The towers' vectors are {' and '.join(map(str, sorted(widths)))} wide; a repair maps texts into the "
-                "scenes' own space, so read both towers at their shared output."
-            )
-
-    @property
-    def space(self) -> ConceptSpace:
-        """The concepts."""
-        return self.scenes.space
-
-
-def repair_data(
-    scene_side: Tower,
-    text_side: Tower,
-    world: World,
-    templates: QueryTemplates | None = None,
-    *,
-    store: Store | None = None,
-    seed: int = 0,
-) -> RepairData:
-    """Embed what a repair needs: scenes of several objects, their captions and those of their swaps, and queries.
-
-    Args:
-        scene_side: reads pictures or token scenes.
-        text_side: reads texts.
-        world: scenes with a caption template, so that foils can be said.
-        templates: wording of the queries.
-        store: where vectors are kept.
-        seed: of the swaps.
-
-    Raises:
-        ValueError: the world has no caption template, or no scene of two objects.
-    """
-    if not isinstance(world.captions, CaptionTemplate):
-        raise ValueError(f"World {world.name!r} has no caption template, so swapped captions can't be said; give one.")
-    several = world.scenes.counts > 1
-    if not bool(several.any()):
-        raise ValueError(f"World {world.name!r} has no scene of two objects, so there is nothing to bind.")
-    part = world if bool(several.all()) else world.select(several)
-    foils = swap_scenes(part.scenes, seed)
-    return RepairData(
-        embed(scene_side, part, store=store).vectors,
-        embed(text_side, part, store=store).vectors,
-        embed(text_side, replace(part, name="foils", scenes=foils, pictures=None, parts=None), store=store).vectors,
-        part.scenes,
-        foils,
-        embed_queries(text_side, world, templates, store=store),
-    )
-
-
-def swap_scenes(scenes: Scenes, seed: int = 0) -> Scenes:
-    """For each scene one that swaps a value between two of its objects, drawn among those that change its objects.
-
-    Example:
-        >>> scenes = ConceptSpace(color=2, shape=2).scenes([[0, 3], [0, 1]])
-        >>> swap_scenes(scenes).objects.tolist()
-        [[2, 1], [0, 1]]
-    """
-    generator = torch.Generator().manual_seed(seed)
-    ways = [
-        scenes.swap(concept, (first, second))
-        if bool((scenes.filled[:, first] & scenes.filled[:, second]).all())
-        else _swap_where(scenes, concept, first, second)
-        for first in range(scenes.slots)
-        for second in range(first + 1, scenes.slots)
-        for concept in range(scenes.space.num_concepts)
-    ]
-    values = torch.stack([way.values for way in ways])
-    changes = torch.stack([way.unordered_ids != scenes.unordered_ids for way in ways])
-    rank = torch.where(changes, torch.rand(len(ways), 1, generator=generator) + 1, 0.0)
-    chosen = values[rank.argmax(0), torch.arange(len(scenes))]
-    return Scenes(scenes.space, torch.where(changes.any(0)[:, None, None], chosen, scenes.values))
-
-
-def _swap_where(scenes: Scenes, concept: int, first: int, second: int) -> Scenes:
-    both = scenes.filled[:, first] & scenes.filled[:, second]
-    changed = scenes.values.clone()
-    changed[:, [first, second], concept] = scenes.values[:, [second, first], concept]
-    return Scenes(scenes.space, torch.where(both[:, None, None], changed, scenes.values))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,6 +125,7 @@ def fit_repair(data: RepairData, split: Split, settings: RepairSettings | None =
     object is a negative.
 
     Example:
+        >>> from colligate.crossmodal.repair_data import repair_data
         >>> from colligate.embedders import load_model
         >>> from colligate.scenes.splits import BySwaps
         >>> from colligate.scenes.worlds import load_world

@@ -4,6 +4,7 @@ sbert:all-MiniLM-L6-v2            a sentence embedder: the packaged MiniLM, a hu
 hf:openai/clip-vit-base-patch32   CLIP, SigLIP, DINOv2 through transformers: a hub id or a folder
 open_clip:ViT-B-32/TAG            OpenCLIP: a pretrained tag, a checkpoint file or a folder
 oracle:no-binding                 an embedder whose answer is known
+repaired:FOLDER                   a two-tower model with the map that `colligate repair` wrote
 run:runs/train-0123456789         a dual encoder that `colligate train` made
 package.module:factory            your own: a function that gives a tower, a model or a dict of towers
 """
@@ -38,6 +39,7 @@ PREFIXES = {
     "hf": "colligate.embedders.transformers",
     "open_clip": "colligate.embedders.open_clip",
     "oracle": "colligate.embedders.oracles",
+    "repaired": "colligate.embedders.repaired",
     "run": "colligate.embedders.trained",
 }
 """Prefix of a name -> the module whose `load(rest, options)` reads it; imported when first used."""

@@ -1,0 +1,165 @@
+"""Behavioural tests as rows: foils, groups and biases, ties apart."""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from colligate.crossmodal.biases import first_mentioned, larger_object
+from colligate.crossmodal.foils import FOILS, FoilOutcomes, FoilTable, FoilType, judge_foils
+from colligate.crossmodal.groups import GROUP_CHANCE, GroupTable, judge_groups, swap_groups
+from colligate.crossmodal.measurements import estimate_row
+from colligate.crossmodal.queries import QueryVectors
+from colligate.embedders import Tower
+from colligate.embeddings import Embeddings
+from colligate.measures import ObjectBootstrap
+from colligate.records import Row
+from colligate.scenes.captions import CaptionTemplate
+from colligate.scenes.space import Scenes
+
+
+def foil_rows(
+    embeddings: Embeddings,
+    tower: Tower,
+    captions: CaptionTemplate,
+    types: tuple[FoilType, ...] = FOILS,
+    *,
+    draws: int = 1000,
+    seed: int = 0,
+) -> list[Row]:
+    """Does each scene lie nearer to its caption than to every kind of foil, and pairs of scenes to each other's?
+
+    Args:
+        embeddings: of the scene tower.
+        tower: reads texts.
+        captions: says scenes and foils.
+        types: kinds of foils.
+        draws: resamplings of objects.
+        seed: of foils that are drawn, and of the resamplings.
+
+    Raises:
+        ValueError: a scene and its foil can't be said.
+
+    Example:
+        >>> from colligate.embedders import embed, load_model
+        >>> from colligate.scenes.worlds import load_world
+        >>> world, model = load_world("clevr"), load_model("oracle:pair-bag:256")
+        >>> rows = foil_rows(embed(model.towers["scene"], world), model.towers["text"], world.captions)
+        >>> found = {row.id: row.value for row in rows}
+        >>> found["crossmodal.foil.swapped"], found["crossmodal.foil.swapped.ties"]
+        (0.5, 1.0)
+    """
+    rows, scenes = list[Row](), embeddings.scenes
+    for kind in types:
+        try:
+            table = kind.table(scenes, captions, seed)
+        except ValueError as error:
+            rows.append(Row(id=f"crossmodal.foil.{kind.name}", reason=str(error)))
+            continue
+        rows += table_rows(
+            f"crossmodal.foil.{table.name}", embeddings.vectors, tower, table, scenes.objects[table.rows], draws=draws,
+            seed=seed,
+        )  # fmt: skip
+    try:
+        groups = swap_groups(scenes, captions)
+    except ValueError as error:
+        return [*rows, Row(id="crossmodal.groups.group", reason=str(error))]
+    objects = scenes.objects[groups.rows[:, 0]]
+    return rows + group_rows("crossmodal.groups", embeddings.vectors, tower, groups, objects, draws=draws, seed=seed)
+
+
+def table_rows(
+    id: str,
+    pictures: Float[Tensor, "picture dim"],
+    tower: Tower,
+    table: FoilTable,
+    resampled: Int[Tensor, "pair slot"] | None = None,
+    *,
+    draws: int = 1000,
+    seed: int = 0,
+) -> list[Row]:
+    """The share of pairs whose caption wins, ties as one half; the share of ties; and both where the words are alike.
+
+    Args:
+        id: what the rows' ids begin with.
+        pictures: vectors of the pictures that `table` points at.
+        tower: reads texts.
+        table: pairs.
+        resampled: the objects of each pair; by default the pictures themselves are resampled.
+        draws: resamplings.
+        seed: of them.
+    """
+    outcomes = judge_foils(pictures, tower, table)
+    bootstrap = ObjectBootstrap(table.rows[:, None] if resampled is None else resampled, draws=draws, seed=seed)
+    note = "both captions are true: one half is no preference" if table.control else None
+    rows = _judged(id, outcomes, bootstrap, torch.ones(len(table.rows), dtype=torch.bool), reason=note)
+    alike = table.same_words
+    if bool(alike.any()) and not bool(alike.all()):
+        rows += _judged(f"{id}.same_words", outcomes, bootstrap, alike, reason=note)
+    return rows
+
+
+def _judged(id: str, outcomes: FoilOutcomes, bootstrap: ObjectBootstrap, where: Tensor, **more: Any) -> list[Row]:
+    return [
+        estimate_row(id, bootstrap.mean(outcomes.hits, where), chance=0.5, **more),
+        estimate_row(f"{id}.ties", bootstrap.mean(outcomes.ties.double(), where)),
+    ]
+
+
+def group_rows(
+    id: str,
+    pictures: Float[Tensor, "picture dim"],
+    tower: Tower,
+    table: GroupTable,
+    resampled: Int[Tensor, "group slot"] | None = None,
+    *,
+    draws: int = 1000,
+    seed: int = 0,
+) -> list[Row]:
+    """Text, image and group score of groups of two pictures and two captions, and the share with a tie."""
+    outcomes = judge_groups(pictures, tower, table)
+    bootstrap = ObjectBootstrap(table.rows[:, :1] if resampled is None else resampled, draws=draws, seed=seed)
+    rows = [
+        estimate_row(f"{id}.{name}", bootstrap.mean(getattr(outcomes, name)), chance=chance, bag_of_concepts=chance)
+        for name, chance in GROUP_CHANCE.items()
+    ]
+    return [*rows, estimate_row(f"{id}.ties", bootstrap.mean(outcomes.ties.double()))]
+
+
+def bias_rows(
+    embeddings: Embeddings, queries: QueryVectors, *, of: str = "scene", draws: int = 1000, seed: int = 0
+) -> list[Row]:
+    """Does the first object, or the larger one, weigh more than the other? One half is no bias.
+
+    Args:
+        embeddings: of pictures (first: the first slot's place) or of captions (first: the one mentioned first).
+        queries: of the text tower.
+        of: scene or text, for the ids.
+        draws: resamplings of objects.
+        seed: of them.
+
+    Example:
+        >>> from colligate.crossmodal.queries import embed_queries
+        >>> from colligate.embedders import embed, load_model
+        >>> from colligate.scenes.worlds import load_world
+        >>> world, model = load_world("clevr"), load_model("oracle:pair-aligned:64")
+        >>> queries = embed_queries(model.towers["text"], world)
+        >>> [row.id for row in bias_rows(embed(model.towers["text"], world), queries, of="text")]
+        ['crossmodal.bias.text.first', 'crossmodal.bias.text.larger']
+    """
+    scenes = embeddings.scenes
+    rows = [_bias(f"crossmodal.bias.{of}.first", scenes, *first_mentioned(scenes, embeddings.vectors, queries.objects),
+                  draws, seed)]  # fmt: skip
+    name = next((name for name in scenes.space.names if name == "size"), None)
+    if name is None:
+        return [*rows, Row(id=f"crossmodal.bias.{of}.larger", reason="the world has no concept of size")]
+    found = larger_object(scenes, embeddings.vectors, queries.objects, size=name)
+    return [*rows, _bias(f"crossmodal.bias.{of}.larger", scenes, *found, draws, seed)]
+
+
+def _bias(id: str, scenes: Scenes, outcomes: FoilOutcomes, rows: Tensor, draws: int, seed: int) -> Row:
+    if not len(rows):
+        return Row(id=id, reason="no scene has two objects that differ")
+    bootstrap = ObjectBootstrap(scenes.objects[rows], draws=draws, seed=seed)
+    return estimate_row(id, bootstrap.mean(outcomes.hits), chance=0.5)

@@ -1,0 +1,238 @@
+"""Question 3 as rows: recognition by queries, both ways, and why it stands where it stands."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from colligate.crossmodal.alignment import (
+    Removed,
+    compare_parts,
+    object_parts,
+    queries_without,
+    query_parts,
+    without,
+)
+from colligate.crossmodal.queries import QueryVectors
+from colligate.crossmodal.recognition import CrossRecognition, Ranked, rank_scenes, recognise_queries
+from colligate.embeddings import Embeddings
+from colligate.measures import Estimate, ObjectBootstrap, chance_level
+from colligate.records import Row
+from colligate.scenes.space import Scenes
+
+MOST_RANKED = 200_000_000
+"""Scores that are sorted for the other direction; above it the first scenes are taken, and the rows say so."""
+
+
+def estimate_row(id: str, estimate: Estimate, **more: Any) -> Row:
+    """A row of an estimate."""
+    reason = "; ".join(r for r in (more.pop("reason", None), estimate.reason) if r) or None
+    return Row(
+        id=id, value=estimate.value, low=estimate.low, high=estimate.high, n=estimate.n, objects=estimate.objects,
+        reason=reason, **more,
+    )  # fmt: skip
+
+
+class CrossScorer:
+    """Outcomes of scenes to rows, one resampling of their objects for all."""
+
+    def __init__(self, scenes: Scenes, *, draws: int = 1000, seed: int = 0) -> None:
+        self.scenes = scenes
+        self.bootstrap = ObjectBootstrap(scenes.objects, draws=draws, seed=seed)
+        self.concept_chance = [chance_level(scenes.contains(c)) for c in range(scenes.space.num_concepts)]
+
+    def rows(self, prefix: str, found: CrossRecognition, **more: Any) -> list[Row]:
+        """Rows of recognition: all scenes of two or more objects, then by values shared and by number of objects."""
+        several, same = self.scenes.counts > 1, self.scenes.shares_any()
+        groups = {"": several, ".same": several & same, ".different": several & ~same}
+        counts = self.scenes.counts.unique().tolist()
+        if len(counts) > 1:
+            groups |= {f".of.{count}": self.scenes.counts == count for count in counts}
+        rows = list[Row]()
+        for suffix, chosen in groups.items():
+            if suffix and not bool(chosen.any()):
+                continue
+            rows += self._group(prefix, suffix, found, chosen, more)
+        return rows
+
+    def _group(
+        self, prefix: str, suffix: str, found: CrossRecognition, chosen: Tensor, more: Mapping[str, Any]
+    ) -> list[Row]:
+        def row(name: str, outcomes: Tensor, where: Tensor = chosen, **levels: Tensor | float | str) -> Row:
+            given = {
+                key: float(level[where].mean()) if isinstance(level, Tensor) and bool(where.any()) else level
+                for key, level in levels.items()
+            }  # fmt: skip
+            kept = {key: level for key, level in given.items() if not isinstance(level, Tensor)}
+            return estimate_row(f"{prefix}.{name}{suffix}", self.bootstrap.mean(outcomes, where), **kept, **more)
+
+        rows = list[Row]()
+        if found.concepts.shape[1]:
+            known = {"bag_of_concepts": 1.0, "bag_of_concepts_strict": 1.0}
+            chance = torch.stack(self.concept_chance).mean(0)
+            rows.append(row("concept", found.concepts.double().mean(1), chance=chance, **known))
+            if not suffix:
+                joint = torch.stack(self.concept_chance).prod(0)
+                rows.append(row("concept.joint", found.concepts.all(1), chance=joint, **known))
+                rows.append(row("concept.across", found.across, **known))
+                rows.append(row("ties.concept", found.concept_ties.double().mean(1)))
+                for c, name in enumerate(self.scenes.space.names):
+                    of = {"chance": self.concept_chance[c], "concept": name}
+                    rows.append(row(f"concept.{name}", found.concepts[:, c], **of, **known))
+        levels = {"chance": found.chance, "bag_of_concepts": found.bag, "bag_of_concepts_strict": found.bag_strict}
+        rows.append(row("object", found.objects, **levels))
+        if suffix != ".of.1":
+            rows.append(row("object.swap", found.swaps, chosen & found.swappable, bag_of_concepts=0.0))
+        if not suffix:
+            rows.append(row("ties.object", found.object_ties))
+        return rows
+
+
+def recognition_rows(
+    embeddings: Embeddings,
+    queries: QueryVectors,
+    *,
+    prefix: str = "crossmodal",
+    draws: int = 1000,
+    seed: int = 0,
+    on: str = "all",
+) -> list[Row]:
+    """Does each scene's vector lie nearer to the texts that are true of it than to all others? Definitions 3.3, 3.4.
+
+    Args:
+        embeddings: of the scene tower, or of the text tower (captions against object texts).
+        queries: of the text tower.
+        prefix: what the ids begin with.
+        draws: resamplings of objects.
+        seed: of them.
+        on: which rows these are.
+
+    Example:
+        >>> from colligate.crossmodal.queries import embed_queries
+        >>> from colligate.embedders import embed, load_model
+        >>> from colligate.scenes.worlds import load_world
+        >>> world, model = load_world("clevr"), load_model("oracle:pair-bag:256")
+        >>> rows = recognition_rows(embed(model.towers["scene"], world), embed_queries(model.towers["text"], world))
+        >>> found = {row.id: row for row in rows}
+        >>> round(found["crossmodal.concept"].value, 1), found["crossmodal.object"].value < 0.6
+        (1.0, True)
+    """
+    objects = embeddings.scenes.contains_objects().any(0)
+    found = recognise_queries(embeddings.vectors, embeddings.scenes, queries, known=objects)
+    return CrossScorer(embeddings.scenes, draws=draws, seed=seed).rows(prefix, found, on=on)
+
+
+def reverse_rows(embeddings: Embeddings, queries: QueryVectors, *, draws: int = 1000, seed: int = 0) -> list[Row]:
+    """The other direction: does each text find the scenes that hold what it asks for?
+
+    Example:
+        >>> from colligate.crossmodal.queries import embed_queries
+        >>> from colligate.embedders import embed, load_model
+        >>> from colligate.scenes.worlds import load_world
+        >>> world, model = load_world("clevr"), load_model("oracle:pair-aligned:256")
+        >>> rows = reverse_rows(embed(model.towers["scene"], world), embed_queries(model.towers["text"], world))
+        >>> {row.id: round(row.value, 1) for row in rows}["crossmodal.reverse.object.area"]
+        1.0
+    """
+    several = embeddings if bool((embeddings.scenes.counts > 1).all()) else embeddings[embeddings.scenes.counts > 1]
+    most = max(1, MOST_RANKED // len(queries.matrix))
+    reason = None if len(several) <= most else f"the first {most:,} of {len(several):,} scenes were ranked"
+    taken = several[:most]
+    rows = list[Row]()
+    for kind, ranked in zip(("concept", "object"), rank_scenes(taken.vectors, taken.scenes, queries), strict=True):
+        rows += _ranked_rows(kind, ranked, draws, seed, reason)
+    return rows
+
+
+def _ranked_rows(kind: str, ranked: Ranked, draws: int, seed: int, reason: str | None) -> list[Row]:
+    judged = ~ranked.area.isnan()
+    if not bool(judged.any()):
+        return []
+    bootstrap = ObjectBootstrap(torch.arange(len(ranked.area))[:, None], draws=draws, seed=seed)
+    chances = {"first": float(ranked.share[judged].mean()), "area": 0.5}
+    return [
+        estimate_row(
+            f"crossmodal.reverse.{kind}.{name}", bootstrap.mean(values.nan_to_num(), judged), chance=chances[name],
+            reason=reason,
+        )
+        for name, values in (("first", ranked.first), ("area", ranked.area))
+    ]  # fmt: skip
+
+
+def alignment_rows(embeddings: Embeddings, queries: QueryVectors, *, draws: int = 1000, seed: int = 0) -> list[Row]:
+    """Why: how alike the two towers' objects are, their values' components, and what binds them.
+
+    `chance` is the mean cosine of rows that don't correspond. Vectors are divided by their lengths first.
+
+    Example:
+        >>> from colligate.crossmodal.queries import embed_queries
+        >>> from colligate.embedders import embed, load_model
+        >>> from colligate.scenes.worlds import load_world
+        >>> world, model = load_world("clevr"), load_model("oracle:pair-mismatched:256")
+        >>> rows = alignment_rows(embed(model.towers["scene"], world), embed_queries(model.towers["text"], world))
+        >>> found = {row.id: row.value for row in rows}
+        >>> found["crossmodal.alignment.concept.cosine"] > 0.7, found["crossmodal.alignment.interaction.cosine"] < 0.1
+        (True, True)
+    """
+    several = embeddings if bool((embeddings.scenes.counts > 1).all()) else embeddings[embeddings.scenes.counts > 1]
+    seen = object_parts(several.normalized().vectors, several.scenes)
+    said = query_parts(queries)
+    rows = [
+        Row(id=f"crossmodal.interaction.{tower}", value=parts.interaction_share, n=int(parts.known.sum()))
+        for tower, parts in (("scene", seen), ("text", said))
+    ]
+    compared = compare_parts(seen, said)
+    for name in ("object", "concept", "interaction"):
+        if name not in compared:
+            reason = "one tower's objects are the sums of their values' components: there is nothing to compare"
+            rows.append(Row(id=f"crossmodal.alignment.{name}.cosine", reason=reason))
+            continue
+        found = compared[name]
+        bootstrap = ObjectBootstrap(torch.arange(len(found.cosines))[:, None], draws=draws, seed=seed)
+        if bool(found.cosines.isnan().any()):
+            reason = "the towers' vectors differ in width"
+            rows.append(Row(id=f"crossmodal.alignment.{name}.cosine", reason=reason))
+        else:
+            row = estimate_row(f"crossmodal.alignment.{name}.cosine", bootstrap.mean(found.cosines))
+            rows.append(replace(row, chance=found.elsewhere))
+        rows.append(Row(id=f"crossmodal.alignment.{name}.cka", value=found.cka, n=len(found.cosines)))
+        rows.append(Row(id=f"crossmodal.alignment.{name}.residual", value=found.residual, n=len(found.cosines)))
+    return rows
+
+
+def without_rows(embeddings: Embeddings, queries: QueryVectors, *, draws: int = 1000, seed: int = 0) -> list[Row]:
+    """What recognition is left once components of either tower are taken out; permuted ones as the control.
+
+    Example:
+        >>> from colligate.crossmodal.queries import embed_queries
+        >>> from colligate.embedders import embed, load_model
+        >>> from colligate.scenes.worlds import load_world
+        >>> world, model = load_world("clevr"), load_model("oracle:pair-aligned:256")
+        >>> rows = without_rows(embed(model.towers["scene"], world), embed_queries(model.towers["text"], world))
+        >>> found = {row.id: row.value for row in rows}
+        >>> found["crossmodal.without.scene.interaction.object.swap"] < 0.3
+        True
+    """
+    several = embeddings if bool((embeddings.scenes.counts > 1).all()) else embeddings[embeddings.scenes.counts > 1]
+    unit, scenes = several.normalized().vectors, several.scenes
+    parts, known = object_parts(unit, scenes), scenes.contains_objects().any(0)
+    scorer = CrossScorer(scenes, draws=draws, seed=seed)
+    ids = known.nonzero()[:, 0]
+    order = ids[torch.randperm(len(ids), generator=torch.Generator().manual_seed(seed))]
+    names = torch.arange(len(known))
+    names[order] = order.roll(1)
+    rows = list[Row]()
+    for removed in Removed:
+        for label, given in (("", None), (".permuted", names)):
+            left = without(unit, scenes, parts, removed, given).float()
+            for tower, vectors, asked in (
+                ("scene", left, queries),
+                ("text", unit, queries_without(queries, removed, given)),
+            ):
+                found = recognise_queries(vectors, scenes, asked, known=known)
+                prefix = f"crossmodal.without.{tower}.{removed}{label}"
+                wanted = [f"{prefix}.{name}" for name in ("concept", "object", "object.swap")]
+                rows += [row for row in scorer.rows(prefix, found) if row.id in wanted]
+    return rows
