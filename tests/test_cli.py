@@ -260,9 +260,9 @@ def test_rendered_pictures_are_checked(call: Call):
     assert len(list(Path("pictures").glob("*.png"))) == 30
     done = call("check-data", "pictures/labels.csv")
     assert (done.code, done.err) == (0, "")
-    assert "30 scenes (30 of 2 objects), 30 different ones" in done.out
+    assert "30 scenes: 30 of 2 objects; all different." in done.out
     assert "All pictures open." in done.out
-    assert "concept shape:" in done.out
+    assert "Concept shape has 3 values" in done.out
 
 
 def test_a_model_is_checked(call: Call):

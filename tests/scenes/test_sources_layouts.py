@@ -36,7 +36,9 @@ def table(folder: Path, text: str, name: str = "labels.csv") -> Path:
 
 def picture(path: Path, seed: int = 0, **settings: Image.Exif) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(np.random.default_rng(seed).integers(0, 255, (8, 6, 3), dtype=np.uint8)).save(path, None, **settings)
+    Image.fromarray(np.random.default_rng(seed).integers(0, 255, (8, 6, 3), dtype=np.uint8)).save(
+        path, None, **settings
+    )
 
 
 # ------------------------------------------------------------------------------------------------------- long tables

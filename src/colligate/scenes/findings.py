@@ -12,7 +12,7 @@ from colligate.scenes.space import Scenes
 from colligate.scenes.splits import ByObject, ByScene, BySwaps, ByValuePair, Given, SplitRule
 from colligate.scenes.worlds import World
 
-_MOST = 200_000
+_MOST = 50_000
 """Rows up to which divisions are tried out."""
 
 
@@ -40,7 +40,8 @@ class Findings:
     def sentences(self) -> tuple[str, ...]:
         """All of them, in the order of reading."""
         missing = self.missing or ("Nothing is missing for a balanced design.",)
-        return (*self.scenes, *self.concepts, *self.notes, *missing, *self.splits, *self.pictures)
+        notes = (f"Note: {note}" for note in self.notes)
+        return (*self.scenes, *self.concepts, *notes, *missing, *self.splits, *self.pictures)
 
 
 def understand(world: World, *, open_pictures: bool = True) -> Findings:
@@ -70,7 +71,7 @@ def understand(world: World, *, open_pictures: bool = True) -> Findings:
         concepts=tuple(_of_concept(scenes, c) for c in range(scenes.space.num_concepts)),
         missing=_missing(scenes),
         splits=_splits(world),
-        pictures=_pictures(world) if open_pictures else (),
+        pictures=of_pictures(world) if open_pictures else (),
         notes=world.notes,
     )
 
@@ -177,7 +178,12 @@ def _splits(world: World) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _pictures(world: World) -> tuple[str, ...]:
+def of_pictures(world: World) -> tuple[str, ...]:
+    """Open a world's picture files, if it has any, and say what was found.
+
+    Raises:
+        ValueError: as `understand`.
+    """
     if not isinstance(world.pictures, tuple):
         return ()
     found = check_files(world.pictures, world.scenes)
