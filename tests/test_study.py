@@ -102,6 +102,8 @@ def oracle_config(place: Path, **more: Any) -> StudyConfig:
         "embedder": f"oracle:object-table:{DIM}",
         "scenes": str(place / "all.csv"),
         "runs": place / "runs",
+        "families": ("additive", "mlp64"),
+        "coverages": (0.5,),
         **more,
     }
     return StudyConfig(**given)
@@ -183,7 +185,7 @@ def test_the_record_tells_what_was_done(finished: Study, place: Path):
     left_out = {"out", "store", "force", "online", "device"}
     assert set(record["config"]) == {field.name for field in fields(StudyConfig)} - left_out
     assert record["config"]["seed"] == 0
-    assert set(record["given"]) == {"embedder", "scenes", "runs"}
+    assert set(record["given"]) == {"embedder", "scenes", "runs", "families", "coverages"}
     assert record["inputs"]["model"]["oracle"] == "object-table"
     assert record["inputs"]["world"]["content_hash"] == ALL.content_hash
     assert (record["inputs"]["world"]["scenes"], record["inputs"]["world"]["singles"]) == (81, 9)
@@ -438,7 +440,7 @@ def test_the_paper_protocol_replays_an_edit_list(
     from colligate.geometry.interventions import concept_edits
     from colligate.geometry.replay import edit_list_bytes
 
-    monkeypatch.setattr("colligate.study.battery.ProbeSettings", partial(ProbeSettings, paper_steps=50))
+    monkeypatch.setattr("colligate.study.rules.ProbeSettings", partial(ProbeSettings, paper_steps=50))
     edits = concept_edits(PAIRS, 0).draw(40, 0)
     (tmp_path / "edits.csv").write_bytes(edit_list_bytes(edits))
     given: dict[str, Any] = {"embedder": str(place / "plain.npy"), "labels": place / "all.csv", "runs": tmp_path}

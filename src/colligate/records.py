@@ -160,7 +160,14 @@ RUN_FIELDS = ("out", "runs", "store", "force", "online", "device")
 def settings(config: Any) -> dict[str, object]:
     """The fields of a config dataclass that decide the numbers, ready for JSON."""
     kept = {name: value for name, value in asdict(config).items() if name not in RUN_FIELDS}
-    return {name: str(value) if isinstance(value, Path) else value for name, value in kept.items()}
+    return {name: _plain(value) for name, value in kept.items()}
+
+
+def _plain(value: object) -> object:
+    """What JSON would give back."""
+    if isinstance(value, Path):
+        return str(value)
+    return [_plain(one) for one in cast("Sequence[object]", value)] if isinstance(value, list | tuple) else value
 
 
 def given(config: Any) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from colligate.records import command, python
 from colligate.scenes.space import Scenes
 from colligate.scenes.splits import Split
-from colligate.study.config import SourceConfig, StudyConfig
+from colligate.study.config import ComplexityConfig, SourceConfig, StudyConfig
 from colligate.study.sources import Source
 
 CALLS: Mapping[str, tuple[tuple[str, ...], str]] = {
@@ -33,10 +33,11 @@ CALLS: Mapping[str, tuple[tuple[str, ...], str]] = {
 
 def python_calls(config: StudyConfig) -> dict[str, object]:
     """The command and the Python that give a study, whole and by section."""
-    opened = "from colligate.study import StudyConfig, open_subject"
+    kind = type(config).__name__
+    opened = f"from colligate.study import {kind}, open_subject"
     return {
-        "command": command("study", config),
-        "python": python(config, ["from colligate.study import StudyConfig, study"], "result = study({config})"),
+        "command": command("complexity" if isinstance(config, ComplexityConfig) else "study", config),
+        "python": python(config, [f"from colligate.study import {kind}, study"], "result = study({config})"),
         "calls": {
             section: python(config, [*imports, opened], f"subject = open_subject({{config}})\n{code}")
             for section, (imports, code) in CALLS.items()

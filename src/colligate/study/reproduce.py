@@ -30,7 +30,9 @@ def reproduce(folder: Path, *, tolerance: float = 1e-6, report: Report | None = 
     known = {f.name: f for f in fields(StudyConfig)}
     paths = {name for name, f in known.items() if "Path" in str(f.type)}
     given: dict[str, Any] = {
-        k: Path(v) if k in paths and v is not None else v for k, v in record["config"].items() if k in known
+        k: Path(v) if k in paths and v is not None else tuple(v) if isinstance(v, list) else v
+        for k, v in record["config"].items()
+        if k in known
     }
     only = None if record["kind"] == "study" else tuple(record["kind"].split("-"))
     with TemporaryDirectory() as elsewhere:

@@ -2,13 +2,16 @@
 
 from dataclasses import dataclass, field
 
-from colligate.complexity.curves import CurveSettings
+from colligate.complexity.curves import STRICT_FAMILIES, CurveSettings
 from colligate.complexity.measurements import ComplexitySettings, complexity_rows
 from colligate.engine import Report
 from colligate.geometry.subject import Settings, Subject
 from colligate.probes import ProbeSettings
 from colligate.records import Row
 from colligate.study.config import StudyConfig
+
+STUDIED = ("additive", "object_product", "mlp64", "mlp1024")
+"""What a study fits unless told otherwise: the quickest that span the range."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,8 +31,13 @@ def settings_of(config: StudyConfig, report: Report | None = None) -> StudySetti
         >>> settings_of(StudyConfig(embedder="oracle:no-binding")).complexity.curves.coverages
         (0.2, 0.4, 0.6, 0.8)
     """
+    families = tuple(config.families)
+    if config.protocol == "paper":
+        families = () if families == STRICT_FAMILIES else families  # the authors' own, unless others are asked for
+    elif not families:
+        families = STUDIED
     curves = CurveSettings(
-        families=tuple(config.families), coverages=tuple(config.coverages), protocol=config.protocol, seed=config.seed
+        families=families, coverages=tuple(config.coverages), protocol=config.protocol, seed=config.seed
     )  # fmt: skip
     return StudySettings(
         probes=ProbeSettings(protocol=config.protocol, seed=config.seed), edit_budget=config.edit_budget,
