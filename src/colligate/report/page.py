@@ -11,10 +11,10 @@ from typing import Any
 
 from colligate.records import COLUMNS, Row, read_record, read_table, write_atomic
 from colligate.report.figures import BLUE, GREY, LEVELS, PURPLE, VERMILLION, Figure, tile_axis
+from colligate.report.kinds import KINDS, STUDY
 from colligate.report.questions import Study
-from colligate.report.sections import sections
 from colligate.report.tables import decimals
-from colligate.report.verdict import Measured, fraction, judge, percent
+from colligate.report.verdict import Measured, fraction, percent
 
 GLOSSARY = (
     ("scene", "an ordered row of slots, each holding an object"),
@@ -84,7 +84,8 @@ def render_page(record: dict[str, Any], rows: list[Row], figures: dict[str, Any]
     inputs = _mapping(record.get("inputs"))
     model, world = _mapping(inputs.get("model")), _mapping(inputs.get("world"))
     name = str(model.get("name") or record.get("name") or "Unnamed model")
-    verdict = judge(rows, name)
+    kind = KINDS.get(str(record.get("kind")), STUDY)
+    verdict = kind.judge(rows, name)
     concepts = tuple(str(c) for c in _mapping(world.get("concepts"))) or tuple(
         dict.fromkeys(row.concept for row in rows if row.concept is not None)
     )
@@ -96,7 +97,7 @@ def render_page(record: dict[str, Any], rows: list[Row], figures: dict[str, Any]
         figures,
         {str(k): str(v) for k, v in _mapping(record.get("calls")).items()},
     )
-    made = sections(study)
+    made = kind.sections(study)
     plotly, script = get_plotlyjs(), _read("page.js")
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["nb"] = _unbroken
@@ -104,6 +105,7 @@ def render_page(record: dict[str, Any], rows: list[Row], figures: dict[str, Any]
     template = environment.from_string(_read("page.html"))
     return template.render(
         name=name,
+        question=kind.question,
         world=world,
         facts=_facts(world),
         when=_when(str(record.get("created", ""))),

@@ -1,0 +1,28 @@
+"""What a page of each kind of run says and shows: verdict and sections, by the kind in its record."""
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from colligate.records import Row
+from colligate.report.emergence import judge_sweep, judge_training, sweep_sections, training_sections
+from colligate.report.questions import Section, Study
+from colligate.report.sections import sections
+from colligate.report.verdict import Verdict, judge
+
+
+class Kind(NamedTuple):
+    """How runs of one kind are shown."""
+
+    question: str
+    judge: Callable[[Iterable[Row], str], Verdict]
+    sections: Callable[[Study], tuple[Section, ...]]
+
+
+STUDY = Kind("Does it know which values belong to the same object?", judge, sections)
+KINDS = {
+    "train": Kind(
+        "Does a model trained from scratch bind objects that it never saw?", judge_training, training_sections
+    ),
+    "sweep": Kind("When does binding emerge?", judge_sweep, sweep_sections),
+}
+"""Kind of a run -> its page; every other kind is a study, or a part of one."""
