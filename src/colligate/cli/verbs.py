@@ -3,8 +3,13 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from colligate.cli.terminal import Verb, complain, console, parse, print_differences, progress, say, show, take_flag
+
+if TYPE_CHECKING:
+    from colligate.records import Row
+    from colligate.study import Study
 
 MEASUREMENTS = {
     "probe": ("probes", "Do linear read-outs name the values and the objects of unseen scenes?"),
@@ -253,6 +258,53 @@ def _sweep(words: list[str]) -> int:
     return 0
 
 
+def _recognize(words: list[str]) -> int:
+    from colligate.study.crossmodal import RecognizeConfig, recognize
+
+    as_json, words = take_flag(words, "--json")
+    about = "Ask a two-tower model in words for what its scenes hold. Add --json for rows as JSON."
+    config = parse(RecognizeConfig, "recognize", about, words)
+    with progress() as report:
+        result = recognize(config, report=report)
+    hidden = ("crossmodal.without.", "crossmodal.ties.", "crossmodal.text.ties.")
+    return _told(result, as_json, [row for row in result.rows if not row.id.startswith(hidden)])
+
+
+def _foils(words: list[str]) -> int:
+    from colligate.study.crossmodal import FoilsConfig, run_foils
+
+    as_json, words = take_flag(words, "--json")
+    about = "Test a two-tower model with foils. Add --json for rows as JSON."
+    config = parse(FoilsConfig, "foils", about, words)
+    with progress() as report:
+        result = run_foils(config, report=report)
+    return _told(result, as_json, result.rows)
+
+
+def _repair(words: list[str]) -> int:
+    from colligate.study.repair import RepairConfig, repair
+
+    as_json, words = take_flag(words, "--json")
+    about = "Fit maps on the text side of a frozen two-tower model. Add --json for rows as JSON."
+    config = parse(RepairConfig, "repair", about, words)
+    with progress() as report:
+        result = repair(config, report=report)
+    code = _told(result, as_json, result.rows)
+    if not as_json:
+        say(f"Study it: colligate recognize repaired:{result.folder}")
+    return code
+
+
+def _told(result: "Study", as_json: bool, rows: "list[Row]") -> int:
+    """Rows, notes and the record's place."""
+    show(result.rows if as_json else rows, as_json=as_json)
+    if not as_json:
+        for note in result.record.get("notes", []):
+            say(f"Note: {note}")
+        say(f"\nRecord: {result.folder}")
+    return 0
+
+
 def take_preset(words: list[str]) -> tuple[bool, list[str]]:
     """Whether the paper's preset was asked for, and the words without it.
 
@@ -266,6 +318,23 @@ def take_preset(words: list[str]) -> tuple[bool, list[str]]:
     if joined[at + 1 : at + 2] != ["paper"]:
         raise ValueError("The only preset is --preset paper; without it, the best recipe found is used.")
     return True, joined[:at] + joined[at + 2 :]
+
+
+def _structure(words: list[str]) -> int:
+    from colligate.report.page import write_page
+    from colligate.report.structure import judge_structure
+    from colligate.study.structure import StructureConfig, structure
+
+    as_json, words = take_flag(words, "--json")
+    config = parse(StructureConfig, "structure", "Fit rules to many trained models. Add --json for rows.", words)
+    with progress() as report:
+        result = structure(config, report)
+    if not as_json:
+        say(judge_structure(result.rows).sentence + "\n")
+    show(result.rows, as_json=as_json)
+    if not as_json:
+        say(f"\nRecord: {result.folder}\nPage:   {write_page(result.folder)}")
+    return 0
 
 
 def _compare(words: list[str]) -> int:
@@ -302,10 +371,14 @@ def verbs() -> dict[str, Verb]:
     return found | {
         "train": (_train, "Train a dual encoder from scratch: does it bind objects it never saw?"),
         "sweep": (_sweep, "Train at many coverages: when does binding emerge?"),
+        "recognize": (_recognize, "Do texts find what pictures show, object by object, and why not?"),
+        "foils": (_foils, "Does a picture lie nearer to its caption than to a foil of it?"),
+        "repair": (_repair, "Give a frozen two-tower model binding, and say what it cost."),
         "embed": (_embed, "Embed a world and write the vectors with their labels."),
         "render": (_render, "Draw a world's pictures into a folder with a labels table."),
         "check-model": (_check_model, "Try an embedder on a few items and say what was found."),
         "check-data": (_check_data, "Read a labels table and say what was understood."),
+        "structure": (_structure, "Do trained models that bind follow a simple rule? Rules fitted to many of them."),
         "compare": (_compare, "Compare finished runs: which model binds better, and how sure is that?"),
         "report": (_report, "Write the page of a finished run again."),
         "reproduce": (_reproduce, "Run a record again and compare every number."),

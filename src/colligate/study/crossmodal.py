@@ -1,0 +1,283 @@
+"""Question 3: recognition by queries and behavioural tests of a two-tower model, each as a run."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from colligate import __version__
+from colligate.crossmodal.foil_files import FoilFile, PictureFile, read_foils
+from colligate.crossmodal.foil_rows import bias_rows, foil_rows, group_rows, table_rows
+from colligate.crossmodal.foils import FoilTable
+from colligate.crossmodal.measurements import alignment_rows, recognition_rows, reverse_rows, without_rows
+from colligate.crossmodal.queries import QueryTemplates, embed_queries, query_tower, scene_tower
+from colligate.embedders import Model, NoControl, Tower, embed, load_model, random_init
+from colligate.embeddings import Embeddings
+from colligate.engine import Clock, Report, fitting_threads, peak_memory
+from colligate.records import (
+    Row,
+    command,
+    content_key,
+    read_record,
+    read_table,
+    run_facts,
+    settings,
+    with_random_init,
+    write_record,
+)
+from colligate.scenes.captions import CaptionTemplate
+from colligate.scenes.worlds import World
+from colligate.study.battery import Study
+from colligate.study.config import SourceConfig
+from colligate.study.provenance import describe_inputs, file_hashes
+from colligate.study.sources import Source, open_model, progress_of, store_of, vectors_hash
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecognizeConfig(SourceConfig):
+    """Which two-tower model to ask, about what, in which words."""
+
+    queries: tuple[str, ...] = QueryTemplates().values
+    """Texts that ask for one value; {value} stands for any concept's word, {color} for a color's only. Several are an
+    ensemble."""
+    objects: tuple[str, ...] = ()
+    """Texts that ask for one object, such as "a photo of a {color} {shape}"; default: as captions say it."""
+    article: bool = False
+    """Say "an" before a vowel."""
+
+    @property
+    def templates(self) -> QueryTemplates:
+        """The wording of queries."""
+        return QueryTemplates(values=tuple(self.queries), objects=tuple(self.objects), article=self.article)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoilsConfig(SourceConfig):
+    """Which two-tower model to test with foils, made of a world's scenes or read from a file."""
+
+    table: Path | None = None
+    """Pictures, captions and foils of your own (.csv, .parquet) or in the layout of ARO, SugarCrepe or Winoground
+    (.json, .jsonl)."""
+    pictures: Path | None = None
+    """Folder of the pictures that `table` names; default: the table's own."""
+    article: bool = False
+    """Say "an" before a vowel in queries."""
+
+
+@dataclass(frozen=True, eq=False)
+class TwoTowers:
+    """A model and a world, opened: scenes by one tower, texts by the other.
+
+    Attributes:
+        model: both towers.
+        world: scenes.
+        scene_side: the tower that embeds scenes.
+        text_side: the tower that reads texts.
+        embeddings: of the scenes.
+        notes: what a reader should know.
+    """
+
+    model: Model
+    world: World
+    scene_side: Tower
+    text_side: Tower
+    embeddings: Embeddings
+    notes: tuple[str, ...]
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What decides the vectors."""
+        towers = {"scene": self.scene_side, "text": self.text_side}
+        found: dict[str, object] = {name: tower.fingerprint for name, tower in towers.items()}
+        if self.scene_side.fingerprint is None:
+            found["scene"] = vectors_hash(self.embeddings)
+        return found
+
+    def source(self, name: str) -> Source:
+        """As records describe their inputs."""
+        return Source(self.embeddings, name, self.world, self.scene_side, self.model, self.notes, self.facts)
+
+
+def open_two_towers(config: SourceConfig, report: Report | None = None) -> TwoTowers:
+    """Load a two-tower model and embed a world's scenes with it.
+
+    Raises:
+        ValueError: the model lacks one of the towers, or the world doesn't show what they read.
+    """
+    if config.of_vectors:
+        raise ValueError("Queries need a model that reads text; give an embedder's name, not a file of vectors.")
+    model, world, own = open_model(config)
+    text_side, scene_side = query_tower(model), scene_tower(model, world, config.tower)
+    embeddings = embed(scene_side, world, store=store_of(config), progress=progress_of(report))
+    return TwoTowers(model, world, scene_side, text_side, embeddings, (*model.notes, *world.notes, *own))
+
+
+def recognize(config: RecognizeConfig, *, report: Report | None = None) -> Study:
+    """Ask one tower in words for what the other shows: recognition both ways, and why it stands where it stands.
+
+    Raises:
+        ValueError: the model lacks a tower, or a template a place; the message says what to change.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     config = RecognizeConfig(embedder="oracle:pair-mismatched:256", scenes="clevr", runs=Path(folder),
+        ...                              store=Path(folder))
+        ...     rows = recognize(config).rows
+        >>> found = {row.id: row.value for row in rows}
+        >>> round(found["crossmodal.concept"], 1), found["crossmodal.object"] < 0.6
+        (1.0, True)
+    """
+    clock = Clock(report)
+    with clock.stage("embedding"):
+        towers = open_two_towers(config, report)
+    facts = {
+        "kind": "recognize", "version": __version__, "config": settings(config), "inputs": towers.facts,
+        "scenes": towers.world.scenes.content_hash,
+    }  # fmt: skip
+    folder = config.runs / f"recognize-{content_key(facts)}"
+    if (folder / "record.json").is_file() and not config.force:
+        return Study(folder, read_table(folder / "table.csv"), read_record(folder), None, found=True)
+    with fitting_threads():
+        rows = _recognition(towers, config, clock)
+        fresh = random_init(towers.model, seed=config.seed)
+        if isinstance(fresh, NoControl):
+            rows = with_random_init(rows, [], f"no random-init level: {fresh.reason}")
+        else:
+            with clock.stage("control"):
+                side = fresh.towers[towers.scene_side.kind]
+                vectors = embed(side, towers.world, store=store_of(config))
+                control = replace(
+                    towers, model=fresh, scene_side=side, text_side=query_tower(fresh), embeddings=vectors
+                )
+                rows = with_random_init(rows, _recognition(control, config, Clock()))
+    return _written("recognize", folder, towers, config, rows, clock)
+
+
+def _recognition(towers: TwoTowers, config: RecognizeConfig, clock: Clock) -> list[Row]:
+    """All rows of recognition, of a model or of its control."""
+    world, seed = towers.world, config.seed
+    with clock.stage("queries"):
+        queries = embed_queries(towers.text_side, world, config.templates, store=store_of(config))
+    with clock.stage("recognition"):
+        rows = recognition_rows(towers.embeddings, queries, seed=seed) + reverse_rows(towers.embeddings, queries)
+        rows += bias_rows(towers.embeddings, queries, seed=seed)
+        if "text" in world.kinds:
+            said = embed(towers.text_side, world, store=store_of(config))
+            rows += recognition_rows(said, queries, prefix="crossmodal.text", seed=seed)
+            rows += bias_rows(said, queries, of="text", seed=seed)
+    with clock.stage("alignment"):
+        rows += alignment_rows(towers.embeddings, queries, seed=seed)
+        rows += without_rows(towers.embeddings, queries, seed=seed)
+    return rows
+
+
+def run_foils(config: FoilsConfig, *, report: Report | None = None) -> Study:
+    """Test a two-tower model with foils.
+
+    Raises:
+        ValueError: the model lacks a tower, the world says its scenes in no template, or the table can't be read.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     where = {"runs": Path(folder), "store": Path(folder)}
+        ...     rows = run_foils(FoilsConfig(embedder="oracle:pair-bag:64", scenes="clevr", **where)).rows
+        >>> {row.id: row.value for row in rows}["crossmodal.foil.swapped"]
+        0.5
+    """
+    clock = Clock(report)
+    if config.table is not None:
+        return _test_file(config, config.table, clock)
+    with clock.stage("embedding"):
+        towers = open_two_towers(config, report)
+    captions = towers.world.captions
+    if not isinstance(captions, CaptionTemplate):
+        raise ValueError(f"World {towers.world.name!r} has no caption template; add --caption to say its foils.")
+    facts = {
+        "kind": "foils", "version": __version__, "config": settings(config), "inputs": towers.facts,
+        "scenes": towers.world.scenes.content_hash,
+    }  # fmt: skip
+    folder = config.runs / f"foils-{content_key(facts)}"
+    if (folder / "record.json").is_file() and not config.force:
+        return Study(folder, read_table(folder / "table.csv"), read_record(folder), None, found=True)
+    with clock.stage("foils"):
+        rows = foil_rows(towers.embeddings, towers.text_side, captions, seed=config.seed)
+        templates = QueryTemplates(article=config.article)
+        queries = embed_queries(towers.text_side, towers.world, templates, store=store_of(config))
+        rows += bias_rows(towers.embeddings, queries, seed=config.seed)
+    return _written("foils", folder, towers, config, rows, clock)
+
+
+def _test_file(config: FoilsConfig, path: Path, clock: Clock) -> Study:
+    """The same for a file of pictures, captions and foils."""
+    found = read_foils(path, config.pictures or path.parent)
+    model = load_model(
+        config.embedder, device=config.device, dtype=config.dtype, layer=config.layer, pooling=config.pooling,
+        normalize=config.normalize, offline=not config.online,
+    )  # fmt: skip
+    text_side = query_tower(model)
+    if "picture" not in model.towers:
+        raise ValueError(f"{model.name} has no picture tower, so it can't be shown the pictures of {path.name}.")
+    facts = {
+        "kind": "foils", "version": __version__, "config": settings(config), "files": file_hashes(table=path),
+        "pictures": [[str(one.path.name), one.path.stat().st_size, one.box] for one in found.pictures],
+        "inputs": {kind: tower.fingerprint for kind, tower in model.towers.items()},
+    }  # fmt: skip
+    folder = config.runs / f"foils-{content_key(facts)}"
+    if (folder / "record.json").is_file() and not config.force:
+        return Study(folder, read_table(folder / "table.csv"), read_record(folder), None, found=True)
+    with clock.stage("embedding"):
+        vectors = _shown(model.towers["picture"], found.pictures, clock.report)
+    with clock.stage("foils"):
+        rows = file_rows(found, vectors, text_side, seed=config.seed)
+    record = run_facts(
+        "foils", config.embedder, config, seconds=clock.seconds, memory=peak_memory(), notes=model.notes
+    ) | {"command": command("foils", config), "inputs": {
+        "model": {"name": config.embedder}, "world": {"name": path.name, "layout": found.layout},
+        "files": facts["files"],
+    }}  # fmt: skip
+    write_record(folder, record, rows, {}, {})
+    return Study(folder, rows, record, None)
+
+
+def file_rows(found: FoilFile, vectors: torch.Tensor, text_side: Tower, *, seed: int = 0) -> list[Row]:
+    """Rows of a file's pairs or groups; pictures are resampled for the intervals."""
+    if isinstance(found.table, FoilTable):
+        rows = table_rows("crossmodal.foil.table", vectors, text_side, found.table, seed=seed)
+    else:
+        rows = group_rows("crossmodal.groups.table", vectors, text_side, found.table, seed=seed)
+    return [replace(row, family=found.layout) for row in rows]
+
+
+def _shown(tower: Tower, pictures: tuple[PictureFile, ...], report: Report | None) -> torch.Tensor:
+    parts = list[torch.Tensor]()
+    for start in range(0, len(pictures), 256):
+        block = [one.open() for one in pictures[start : start + 256]]
+        parts.append(torch.as_tensor(tower.embed(block)).detach().cpu())
+        if report is not None:
+            report("embedding", start + len(block), len(pictures))
+    return torch.cat(parts)
+
+
+def _written(
+    kind: str,
+    folder: Path,
+    towers: TwoTowers,
+    config: SourceConfig,
+    rows: list[Row],
+    clock: Clock,
+    arrays: Mapping[str, torch.Tensor] | None = None,
+) -> Study:
+    """Write a run of two towers."""
+    scenes = towers.world.scenes
+    several = scenes[scenes.counts > 1]
+    inputs = describe_inputs(
+        config, towers.source(config.embedder), several, singles=len(scenes) - len(several), split=None
+    )
+    record = run_facts(
+        kind, config.embedder, config, seconds=clock.seconds, memory=peak_memory(), notes=towers.notes
+    ) | {"command": command(kind, config), "inputs": inputs}  # fmt: skip
+    write_record(folder, record, rows, {}, arrays or {})
+    return Study(folder, rows, record, None)
