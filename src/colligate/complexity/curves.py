@@ -25,6 +25,8 @@ from colligate.scenes.splits import ByObject, Split, unseen_values
 
 STRICT_FAMILIES = ("additive", "object_product", "global_product", "mlp64", "mlp256", "mlp1024")
 PAPER_FAMILIES = ("paper.additive", "paper.global_product", "paper.additive+global_product", "paper.mlp256")
+STRENGTHS = (1e-8, 1e-6, 1e-4, 1e-3, 1e-2, 1e-1)
+"""Shrinkages of the probes, from those that read directions of any size to those that read large ones alone."""
 SMALL_WORLD = 100
 """Worlds of fewer objects pool many splits: one split holds out too few."""
 
@@ -49,8 +51,8 @@ class CurveSettings:
     """Gradient steps of the families that take them (strict); 4,000 under `paper`."""
     folds: int = 2
     """Parts of the scenes in turn kept from the probes, which then score them."""
-    probes: ProbeSettings = field(default_factory=ProbeSettings)
-    """How probes are fitted."""
+    probes: ProbeSettings = field(default_factory=lambda: ProbeSettings(strengths=STRENGTHS))
+    """How probes are fitted; of their strengths, validation objects choose the one that reads a rule's predictions."""
     adequate: float = 0.02
     """How far a fit's training R2 may fall short of the best known for its family."""
     retrieval_budget: int = 250
@@ -152,17 +154,13 @@ class Readers:
         fold = (torch.randperm(groups, generator=generator) % settings.folds)[group]
         occurring = scenes.contains_objects().any(0)
         reason = None
-        found = list[Probes]()
         splits = [_fold_split(fold, k, generator) for k in range(settings.folds)]
         for split in splits:
             unseen = occurring & ~scenes[split.fit].contains_objects().any(0)
             if unseen.any():
                 reason = f"a fold of scenes shows {int((occurring & ~unseen).sum())} of {int(occurring.sum())} objects"
         probe_settings = replace(settings.probes, objects=settings.probes.objects and reason is None)
-        for split in splits:
-            found.append(fit_probes(embeddings, split, probe_settings))
-            # The strengths that the first fold chooses serve the others.
-            probe_settings = replace(probe_settings, strengths=tuple(sorted(set(found[0].strengths.values()))))
+        found = [fit_probes(embeddings, split, probe_settings) for split in splits]
         return cls(tuple(found), fold, reason)
 
     def scores(self, vectors: Float[Tensor, "row dim"], rows: Int[Tensor, " row"]) -> Float[Tensor, "row query"]:
@@ -203,6 +201,7 @@ class Point:
         seen: whether the fit part shows every value, of each split.
         adequate: whether the training fit is as good as this family is known to reach, of each split.
         chosen: what validation chose, of each split.
+        strength: of the probes that read objects from the predictions.
         reason: why there is nothing to score.
     """
 
@@ -219,6 +218,7 @@ class Point:
     seen: tuple[bool, ...] = ()
     adequate: tuple[bool, ...] = ()
     chosen: tuple[str, ...] = ()
+    strength: float | None = None
     reason: str | None = None
 
     @property
@@ -311,8 +311,11 @@ def coverage_curve(
     splits, reasons = _splits(embeddings.scenes, settings)
     if not splits:
         raise ValueError(next(iter(reasons.values())))
-    readers = readers or Readers.crossed(embeddings, settings)
-    scoring = _Scoring(embeddings, data, readers, settings)
+    every = [readers] if readers is not None else [
+        Readers.crossed(embeddings, replace(settings, probes=replace(settings.probes, strengths=(strength,))))
+        for strength in settings.probes.strengths
+    ]  # fmt: skip
+    scoring = _Scoring(embeddings, data, every, settings)
     families = _families(settings, scoring)
     ceiling = [scoring.point("ceiling", coverage, of, None) for coverage, of in splits.items()]
     seen = {coverage: tuple(not unseen_values(embeddings.scenes, split.fit) for split in of)
@@ -334,7 +337,7 @@ def coverage_curve(
     for coverage, reason in reasons.items():
         points += [_empty(one.name, coverage, reason) for one in families]
     notes = (f"axes left out hold {data.frame.dropped:.1e} of the variance",)
-    return Curves(embeddings, settings, points, ceiling, notes if readers.reason is None else (*notes, readers.reason))
+    return Curves(embeddings, settings, points, ceiling, (*notes, *filter(None, [every[0].reason])))
 
 
 def _judged(points: Sequence[Point], families: Sequence[Approximator], slack: float) -> list[Point]:
@@ -396,7 +399,7 @@ def _families(settings: CurveSettings, scoring: "_Scoring") -> list[Approximator
 class _Scoring:
     """What is true of every scene, looked up once."""
 
-    def __init__(self, embeddings: Embeddings, data: Data, readers: Readers, settings: CurveSettings) -> None:
+    def __init__(self, embeddings: Embeddings, data: Data, readers: Sequence[Readers], settings: CurveSettings) -> None:
         self.embeddings, self.data, self.readers, self.settings = embeddings, data, readers, settings
         scenes = embeddings.scenes
         self.values = [scenes.contains(c) for c in range(scenes.space.num_concepts)]
@@ -407,18 +410,23 @@ class _Scoring:
 
     def judge(self, vectors: Tensor, rows: Tensor) -> float:
         """Share of scenes whose objects are recognised."""
-        return float(self._recognised(vectors, rows, self.occurring)["object"].nanmean())
+        return float(self._objects(self.readers[0], vectors, rows, self.occurring)["object"].nanmean())
 
-    def _recognised(self, vectors: Tensor, rows: Tensor, held_out: Bool[Tensor, " object"]) -> dict[str, Tensor]:
-        scores = self.readers.scores(vectors, rows)
+    def _concepts(self, readers: Readers, vectors: Tensor, rows: Tensor) -> Float[Tensor, " row"]:
         sizes = list(self.embeddings.scenes.space.sizes)
-        by_concept = scores[:, : sum(sizes)].split(sizes, dim=1)
+        by_concept = readers.scores(vectors, rows)[:, : sum(sizes)].split(sizes, dim=1)
         hits = [recognise(own, of[rows]).hits for own, of in zip(by_concept, self.values, strict=True)]
-        found = {"concept": torch.stack(hits).double().mean(0)}
-        if self.readers.probes[0].objects is None:
+        return torch.stack(hits).double().mean(0)
+
+    def _objects(
+        self, readers: Readers, vectors: Tensor, rows: Tensor, held_out: Bool[Tensor, " object"]
+    ) -> dict[str, Tensor]:
+        if readers.probes[0].objects is None:
             none = torch.full((len(rows),), torch.nan, dtype=torch.float64)
-            return found | dict.fromkeys(("object", "object.unseen", "object.swap"), none)
-        own, present = scores[:, sum(sizes) :], self.objects[rows]
+            return dict.fromkeys(("object", "object.unseen", "object.swap"), none)
+        found = dict[str, Tensor]()
+        own = readers.scores(vectors, rows)[:, sum(self.embeddings.scenes.space.sizes) :]
+        present = self.objects[rows]
         absent = {
             "object": ~present & self.occurring, "object.unseen": ~present & held_out,
             "object.swap": self.foils[rows] & held_out & self.occurring,
@@ -428,20 +436,42 @@ class _Scoring:
             found[name] = torch.where(against.any(1), hits, torch.nan)
         return found
 
+    def _predicted(self, rows: Tensor, fitted: Fitted | None) -> tuple[Tensor, Tensor]:
+        """Predictions in the principal axes and in the embedding's own; the truth without a fit."""
+        if fitted is None:
+            return self.data.targets[rows], self.embeddings.vectors[rows].float()
+        predicted = fitted.rule(self.data.scenes[rows])
+        return predicted, self.data.frame.restore(predicted)
+
+    def _choose(self, splits: Sequence[Split], fits: Sequence[Fitted | None]) -> tuple[Readers, Readers]:
+        """The probes that recognise most values, and most objects, in predictions of the validation objects' scenes."""
+        if len(self.readers) == 1 or not any(len(split.validation) for split in splits):
+            return self.readers[0], self.readers[0]
+        hits = torch.zeros(2, len(self.readers), dtype=torch.float64)
+        for split, fitted in zip(splits, fits, strict=True):
+            if len(split.validation):
+                _, vectors = self._predicted(split.validation, fitted)
+                for i, readers in enumerate(self.readers):
+                    hits[0, i] += self._concepts(readers, vectors, split.validation).sum()
+                    objects = self._objects(readers, vectors, split.validation, self.occurring)["object"]
+                    hits[1, i] += objects.nansum()
+        best = hits.argmax(1).tolist()
+        return self.readers[best[0]], self.readers[best[1]]
+
     def point(self, name: str, coverage: float, splits: Sequence[Split], fits: Sequence[Fitted] | None) -> Point:
         """Score one family on the test part of every split; the true vectors without fits."""
-        parts = list[dict[str, Tensor]]()
-        for i, split in enumerate(splits):
+        parts, each = list[dict[str, Tensor]](), fits or [None] * len(splits)
+        of_values, of_objects = self._choose(splits, each)
+        for i, (split, fitted) in enumerate(zip(splits, each, strict=True)):
             rows = split.test
             centre = self.data.targets[split.fit].double().mean(0)
-            targets = self.data.targets[rows]
-            predicted = targets if fits is None else fits[i].rule(self.data.scenes[rows])
-            vectors = self.embeddings.vectors[rows].float() if fits is None else self.data.frame.restore(predicted)
+            predicted, vectors = self._predicted(rows, fitted)
             held_out = torch.zeros_like(self.occurring)
             held_out[cast("Mapping[str, Tensor]", split.objects)["test"]] = True
-            found = self._recognised(vectors, rows, held_out) | self._retrieved(vectors, rows)
-            found["errors"] = (targets.double() - predicted.double()).square().sum(1)
-            found["totals"] = (targets.double() - centre).square().sum(1)
+            found = {"concept": self._concepts(of_values, vectors, rows)}
+            found |= self._objects(of_objects, vectors, rows, held_out) | self._retrieved(vectors, rows)
+            found["errors"] = (self.data.targets[rows].double() - predicted.double()).square().sum(1)
+            found["totals"] = (self.data.targets[rows].double() - centre).square().sum(1)
             found["rows"], found["split"] = rows, torch.full_like(rows, i)
             parts.append(found)
         joined = {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
@@ -450,6 +480,7 @@ class _Scoring:
             joined["errors"], joined["totals"],
             identified=tuple(f.identified for f in fits or ()),
             chosen=tuple(f.chosen for f in fits or ()),
+            strength=of_objects.probes[0].strengths.get("object"),
         )  # fmt: skip
 
     def _retrieved(self, vectors: Tensor, rows: Tensor) -> dict[str, Tensor]:

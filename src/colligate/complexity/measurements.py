@@ -121,7 +121,7 @@ class _Scorer:
         if objects < MIN_OBJECTS or n < MIN_SCENES:
             reason = f"no interval: {objects} objects and {n} scenes (needs {MIN_OBJECTS} and {MIN_SCENES})"
             return Estimate(value, n=n, objects=objects, reason=reason)
-        ends = _ends(self.ratios(point, upper, lower, complement=complement))
+        ends = _ends(self.ratios(point, upper, lower, complement=complement), value)
         return Estimate(value, *ends, n=n, objects=objects)
 
     def ratios(self, point: Point, upper: Tensor, lower: Tensor, *, complement: bool = False) -> Tensor:
@@ -136,8 +136,12 @@ class _Scorer:
         return values.nan_to_num(), (~values.isnan()).double()
 
 
-def _ends(draws: Tensor) -> tuple[float, float]:
-    ends = torch.nanquantile(draws, torch.tensor([0.025, 0.975], dtype=draws.dtype))
+def _ends(draws: Tensor, value: float) -> tuple[float, float]:
+    """Ends of the draws, shifted so that their mean is the value.
+
+    A resampling weighs scenes of two equal objects twice on average; where few objects are scored that moves its mean.
+    """
+    ends = torch.nanquantile(draws, torch.tensor([0.025, 0.975], dtype=draws.dtype)) + value - draws.nanmean()
     return float(ends[0]), float(ends[1])
 
 
@@ -182,6 +186,8 @@ def _point_rows(scorer: _Scorer, point: Point) -> Iterator[Row]:
         mean = sum(given) / len(given) if given else None
         yield _row(curves, f"complexity.{id}", point, value=mean, reason=reason)
     yield _row(curves, "complexity.sound", point, value=point.sound)
+    reason = None if point.strength is not None else "objects aren't read"
+    yield _row(curves, "complexity.strength", point, value=point.strength, reason=reason)
     by_split = torch.tensor(point.by_split("object"), dtype=torch.float64)
     spread = float(by_split.std()) if len(by_split) > 1 and not by_split.isnan().any() else None
     yield _row(
@@ -271,7 +277,7 @@ def _area(scorer: _Scorer, points: Sequence[Point]) -> Row:
     reason = f"coverages {', '.join(left_out)} left out" if left_out else None
     if objects < MIN_OBJECTS:
         return replace(base, value=value, objects=objects, reason=reason)
-    low, high = _ends((torch.stack(draws, dim=1) * weights).sum(1))
+    low, high = _ends((torch.stack(draws, dim=1) * weights).sum(1), value)
     return replace(base, value=value, low=low, high=high, objects=objects, reason=reason)
 
 
