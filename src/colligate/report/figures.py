@@ -341,6 +341,42 @@ def curves(
     return Figure(key, title, f"{title}. {' '.join(alts)}", note, {"data": data, "layout": layout}, tuple(keys), half)
 
 
+def scatter(
+    key: str,
+    title: str,
+    series: Mapping[str, Sequence[tuple[float, float, str]]],
+    *,
+    axes: tuple[str, str],
+    note: str = "",
+    half: bool = False,
+) -> Figure | None:
+    """Points of several kinds, two shares each, with what they are on hovering; None without any point."""
+    styles: tuple[tuple[str, Mark], ...] = (
+        (BLUE, "disc"), (VERMILLION, "diamond"), (GREEN, "square"), (PURPLE, "triangle"), (ORANGE, "ring"),
+        (SKY, "open-square"),
+    )  # fmt: skip
+    there = {label: points for label, points in series.items() if points}
+    if not there:
+        return None
+    data, keys = list[dict[str, Any]](), list[Key]()
+    for i, (label, points) in enumerate(there.items()):
+        colour, mark = styles[i % len(styles)]
+        shown = [(x, y, f"<b>{plain(label)}</b><br>{plain(text)}") for x, y, text in points]
+        data.append(_points(shown, mark, colour, size=8))
+        keys.append(Key(mark, colour, label))
+    layout = _layout(
+        340,
+        margin={"l": 58, "r": 18, "t": 12, "b": 48},
+        xaxis={"title": {"text": axes[0], "standoff": 8, "font": {"size": 12}}, "range": [-0.03, 1.03],
+               "tickformat": ".0%", "fixedrange": True, "zeroline": False},
+        yaxis={"title": {"text": axes[1], "standoff": 8, "font": {"size": 12}}, "range": [-0.03, 1.03],
+               "tickformat": ".0%", "fixedrange": True, "zeroline": False},
+    )  # fmt: skip
+    counted = ", ".join(f"{len(points)} of {label}" for label, points in there.items())
+    alt = f"{title}. Points: {counted}; across, {axes[0]}; up, {axes[1]}."
+    return Figure(key, title, alt, note, {"data": data, "layout": layout}, tuple(keys), half)
+
+
 def _hollowed(mark: Mark, colour: str, open_: Sequence[bool]) -> dict[str, Any]:
     """Markers of which some are hollow."""
     filled = _SYMBOLS[mark].removesuffix("-open")

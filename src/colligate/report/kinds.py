@@ -7,6 +7,7 @@ from colligate.records import Row
 from colligate.report.emergence import judge_sweep, judge_training, sweep_sections, training_sections
 from colligate.report.questions import Section, Study
 from colligate.report.sections import sections
+from colligate.report.structure import judge_structure, structure_sections
 from colligate.report.verdict import Verdict, judge
 
 
@@ -24,5 +25,6 @@ KINDS = {
         "Does a model trained from scratch bind objects that it never saw?", judge_training, training_sections
     ),
     "sweep": Kind("When does binding emerge?", judge_sweep, sweep_sections),
+    "structure": Kind("Do models that bind follow a simple rule?", judge_structure, structure_sections),
 }
 """Kind of a run -> its page; every other kind is a study, or a part of one."""
