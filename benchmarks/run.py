@@ -13,7 +13,7 @@ import sys
 
 from measuring import Line, Stopwatch
 
-BENCHMARKS = ("decomposition", "probes", "measurements")
+BENCHMARKS = ("decomposition", "probes", "measurements", "complexity", "training")
 
 
 def seconds(watch: Stopwatch | None) -> str:
