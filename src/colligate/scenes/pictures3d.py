@@ -10,11 +10,12 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
 from colligate.records import write_atomic
@@ -26,6 +27,7 @@ from colligate.scenes.tracing import (
     Body,
     Film,
     Finish,
+    Reflectance,
     Solid,
     layer_weights,
     layers_of,
@@ -45,6 +47,8 @@ SOLIDS: Mapping[str, Solid] = {"cube": "cube", "cylinder": "cylinder", "sphere":
 """Words for shapes that can be shown."""
 FINISHES: Mapping[str, Finish] = {"matte": "matte", "rubber": "matte", "metal": "metal"}
 """Words for materials that can be shown."""
+_STEPS = 65_535
+"""Steps of linear light from none to full."""
 _HEIGHT = 0.708
 """Half an object's height at size 1, as in the released pictures."""
 
@@ -154,8 +158,9 @@ class Studio:
                 made = {shot: self._single(shot, told)}
             else:
                 same = dict.fromkeys(other for other in shots if other.bodies == shot.bodies)
-                layers = self._layers(shot.bodies, told).float()
-                made = {other: _composed(layers, other.reflectances) for other in same}
+                film = Film(self.width, self.height, self.rays, self.seed)
+                planes = self._layers(shot.bodies, film, told).permute(3, 0, 1, 2).flatten(2).float()
+                made = {other: _composed(planes, other.reflectances, film) for other in same}
             for row, other in enumerate(shots):
                 if other in made:
                     pictures[row] = made[other].copy()
@@ -249,11 +254,12 @@ class Studio:
 
     # ---------------------------------------------------------------------------------------------- traced, or on disk
 
-    def _layers(self, bodies: tuple[Body, ...], told: Callable[[], None]) -> Float[Tensor, "layer row column channel"]:
+    def _layers(
+        self, bodies: tuple[Body, ...], film: Film, told: Callable[[], None]
+    ) -> Float[Tensor, "layer row column channel"]:
         from safetensors import SafetensorError
         from safetensors.torch import load, save
 
-        film = Film(self.width, self.height, self.rays, self.seed)
         path = self._path({"layers": [asdict(body) for body in bodies], "film": asdict(film)}, "safetensors")
         if path.exists():
             try:
@@ -296,7 +302,7 @@ class _Shot:
     """What is photographed: solids and their reflectances."""
 
     bodies: tuple[Body, ...]
-    reflectances: tuple[tuple[float, float, float], ...]
+    reflectances: tuple[Reflectance, ...]
 
     @property
     def bodies_only(self) -> "_Shot":
@@ -335,7 +341,7 @@ class _Looks:
             factor = self._factors[self._value(object_id, "size")]
         return Body(solid, (0.0, 0.0), _HEIGHT * factor, 0.0, self._finish_of(object_id))
 
-    def reflectance(self, object_id: int) -> tuple[float, float, float]:
+    def reflectance(self, object_id: int) -> Reflectance:
         """The object's color as the light meets it."""
         return reflectance_of(self._colors[self._value(object_id, "color")], self._finish_of(object_id))
 
@@ -354,19 +360,26 @@ def _known(role: str, words: Sequence[str], known: Mapping[str, object], owner: 
 
 
 def _composed(
-    layers: Float[Tensor, "layer row column channel"], reflectances: tuple[tuple[float, float, float], ...]
+    planes: Float[Tensor, "channel layer pixel"], reflectances: tuple[Reflectance, ...], film: Film
 ) -> "PIL.Image.Image":
+    """The picture of bodies with these reflectances from the layers of its shapes."""
     weights = layer_weights(torch.tensor(reflectances, dtype=torch.float64)).float()
-    picture = torch.zeros(layers.shape[1:], dtype=torch.float32)
-    for weight, layer in zip(weights, layers, strict=True):
-        picture += weight * layer
-    return _printed(picture)
+    # One picture at a time: a product of another shape could round otherwise.
+    light = torch.bmm(weights.T[:, None], planes)[:, 0]
+    return _printed(light.T.reshape(film.height, film.width, 3))
 
 
-def _printed(radiance: Float[Tensor, "row column channel"]) -> "PIL.Image.Image":
+def _printed(light: Float[Tensor, "row column channel"]) -> "PIL.Image.Image":
     """Linear light as 8-bit sRGB."""
     from PIL import Image
 
-    light = radiance.clamp(0, 1)
+    steps = (light.clamp(0, 1) * _STEPS + 0.5).to(torch.int32)
+    return Image.fromarray(_screen()[steps].numpy())
+
+
+@lru_cache(maxsize=1)
+def _screen() -> UInt8[Tensor, " step"]:
+    """The screen value of each step of linear light; steps are far finer than screen values, in the dark too."""
+    light = torch.arange(_STEPS + 1, dtype=torch.float64) / _STEPS
     screen = torch.where(light <= 0.0031308, 12.92 * light, 1.055 * light.clamp(min=1e-6) ** (1 / 2.4) - 0.055)
-    return Image.fromarray((screen * 255 + 0.5).to(torch.uint8).numpy())
+    return (screen * 255 + 0.5).to(torch.uint8)
