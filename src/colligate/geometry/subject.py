@@ -22,7 +22,7 @@ from colligate.records import Row
 from colligate.scenes.space import Scenes
 from colligate.scenes.splits import PaperScenes, Split, SplitRule
 
-MOST_SCORES = 100_000_000
+MOST_SCORES = 50_000_000
 """Scores of one retrieval: looked-up vectors times scenes."""
 
 
@@ -199,7 +199,7 @@ class Subject:
 
     def affordable(self, budget: int) -> int:
         """The budget of vectors to look up, cut so that their scores against all scenes stay below `MOST_SCORES`."""
-        return min(budget, max(500, MOST_SCORES // len(self.embeddings)))
+        return min(budget, max(300, MOST_SCORES // len(self.embeddings)))
 
     def rows_on(self, on: str) -> Int[Tensor, " row"]:
         """Rows that are scored."""
