@@ -19,6 +19,10 @@ from colligate.scenes.space import EMPTY, ConceptSpace
 from colligate.scenes.splits import Split
 
 
+MOST_VALIDATED = 2000
+"""Most validation scenes that are looked at while a map is fitted; above it, a seeded choice."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RepairSettings:
     """How a map is fitted."""
@@ -180,6 +184,8 @@ class _Training:
         self.usable_foil = member[data.foils.objects].all(1) & (data.foils.unordered_ids != data.scenes.unordered_ids)
         if not bool(self.usable_foil[split.fit].any()):
             raise ValueError("No swap of a fit scene holds fit objects only; raise the coverage or give more scenes.")
+        order = torch.randperm(len(split.validation), generator=torch.Generator().manual_seed(settings.seed))
+        self.looked_at = split.validation[order[:MOST_VALIDATED]]
         held = [data.scenes.contains(c) for c in range(data.space.num_concepts)]
         self.values = [present.float() / present.sum(1, keepdim=True) for present in held]
 
@@ -267,7 +273,7 @@ class _Training:
                 mapped = normalize(map(self.query_vectors, self.query_values), dim=1)
             *concepts, objects = mapped.split([*self.data.space.sizes, self.data.space.num_objects])
             queries = QueryVectors(self.data.space, tuple(concepts), objects)
-        whole, among = judge(self.data, self.split, queries, "validation")
+        whole, among = judge(self.data, self.split, queries, "validation", self.looked_at)
         parts = [whole.objects.double().mean(), whole.concepts.double().mean()]
         if bool(among.swappable.any()):
             parts.append(among.swaps[among.swappable].double().mean())
@@ -279,18 +285,19 @@ def _state(map: nn.Module) -> dict[str, Tensor]:
 
 
 def judge(
-    data: RepairData, split: Split, queries: QueryVectors, part: str
+    data: RepairData, split: Split, queries: QueryVectors, part: str, rows: Int[Tensor, " row"] | None = None
 ) -> tuple[CrossRecognition, CrossRecognition]:
     """Recognition of a part's scenes against the whole table of objects that occur, and among the part's own objects.
 
     The swaps of the second hold only objects of the part: like is compared with like.
     """
     assert split.objects is not None
-    rows = {"fit": split.fit, "validation": split.validation, "test": split.test}[part]
+    rows = {"fit": split.fit, "validation": split.validation, "test": split.test}[part] if rows is None else rows
     scenes = data.scenes[rows]
     own = torch.zeros(data.space.num_objects, dtype=torch.bool)
     own[split.objects[part]] = True
-    occurring = data.scenes.contains_objects().any(0)
+    occurring = torch.zeros(data.space.num_objects, dtype=torch.bool)
+    occurring[data.scenes.objects[data.scenes.filled].unique()] = True
     return (
         recognise_queries(data.vectors[rows], scenes, queries, known=occurring),
         recognise_queries(data.vectors[rows], scenes, queries, known=own),

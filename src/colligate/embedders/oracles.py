@@ -155,8 +155,11 @@ class PairedOracle:
             vectors = table[torch.searchsorted(known, items.objects)].sum(1)
         else:
             objects = [_objects_of(text) for text in items]
-            distinct = {of: self._object(of) for row in objects for of in row}
-            vectors = torch.stack([torch.stack([distinct[of] for of in row]).sum(0) for row in objects])
+            place = {words: row for row, words in enumerate(dict.fromkeys(words for row in objects for words in row))}
+            table = torch.stack([self._object(words) for words in place])
+            rows = torch.tensor([row for row, of in enumerate(objects) for _ in of])
+            columns = torch.tensor([place[words] for of in objects for words in of])
+            vectors = torch.zeros(len(objects), self.dim, dtype=torch.float64).index_add_(0, rows, table[columns])
         if self.rule == "rotated":
             square = torch.randn(self.dim, self.dim, generator=self._generator("rotation"), dtype=torch.float64)
             vectors = vectors @ torch.linalg.qr(square).Q
