@@ -140,6 +140,14 @@ def test_a_studio_draws_scenes_in_their_order_and_keeps_what_it_traced(tmp_path:
 
 
 @needs_mitsuba
+def test_scenes_of_equal_shapes_share_their_layers_from_one_call_to_the_next(tmp_path: Path) -> None:
+    made = studio(tmp_path)
+    for objects in ([0, 3], [2, 1], [2, 3], [0, 1]):
+        made.draw(SPACE.scenes([objects]))
+    assert len(list((tmp_path / "cache").rglob("*.safetensors"))) == 1
+
+
+@needs_mitsuba
 def test_colors_are_where_their_object_is(tmp_path: Path) -> None:
     film = Film(64, 48, 4)
     left, right = (tuple(map(round, screen_position(place, 0.7, film)[:2])) for place in PLACES[:2])

@@ -238,7 +238,8 @@ class Studio:
                 else:
                     x, y = self._slot(slot)
                     place = (x + self.jitter * right, y + self.jitter * far)
-                bodies.append(Body(body.solid, place, body.radius, self.turn * turned, body.finish))
+                turn = self.turn * turned if self.turn else 0.0  # never -0.0, which would be kept under another key
+                bodies.append(Body(body.solid, place, body.radius, turn, body.finish))
             found = trouble(bodies, Film(self.width, self.height, 1))
             if found is None:
                 return tuple(bodies)
