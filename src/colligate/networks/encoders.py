@@ -6,7 +6,7 @@ All of them read values and give vectors. A query names an object (a scene of on
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -15,13 +15,16 @@ from torch import Tensor, nn
 from colligate.networks.stacked import Activation, Affine, Block, Table, generators
 from colligate.scenes.space import ConceptSpace
 
-EncoderKind = Literal["object-tokens", "value-tokens", "grouped-tokens", "causal-tokens", "product", "bag"]
+EncoderKind = Literal[
+    "object-tokens", "grouped-objects", "value-tokens", "grouped-tokens", "causal-tokens", "product", "bag"
+]
 """What reads the values.
 
 object-tokens    transformer over one token an object (its values' vectors summed) and a read-out token; no positions
+grouped-objects  the same, with the first of several layers kept within an object: nothing else is looked at
 value-tokens     transformer over the paper's sequence: a token for each value, markers, sinusoidal positions
-grouped-tokens   the same, with the first layer's attention kept within an object
-causal-tokens    the same, each token seeing only those before it
+grouped-tokens   the same, with the first of several layers' attention kept within an object
+causal-tokens    value-tokens, each token seeing only those before it
 product          a product of one vector for each value, summed over objects: binds by construction
 bag              a sum of one vector for each value, through an MLP: can't bind
 """
@@ -131,6 +134,9 @@ class TransformerEncoder(Encoder):
     value tokens: SOO, a token for each value, EOO for each object, then EOS; vectors plus sinusoidal positions
     object tokens: for each object the sum of its values' vectors, then EOS; no positions
 
+    Grouped, the first of several layers stays within an object (a token of an object attends to nothing else there, so
+    that only the two maps of the layer are left).
+
     The last layer is computed for the token that is read, no other.
 
     Paper: arXiv:2605.31503, Sec. 6.   Differs: norms have no weights (the map behind each absorbs them); the causal
@@ -163,8 +169,8 @@ class TransformerEncoder(Encoder):
         """A vector for each scene."""
         members, items, slots, concepts = values.shape
         ids = values + self.starts
-        if self.kind == "object-tokens":
-            return self._transform(self._with_read(self.table(ids).sum(3)), None)
+        if self.of_objects:
+            return self._of_objects(self.table(ids).sum(3))
         start, end = (ids.new_full((members, items, slots, 1), mark) for mark in (self.start, self.end))
         tokens = torch.cat([start, ids, end], dim=-1).reshape(members, items, -1)
         grouped = slots if self.kind == "grouped-tokens" else None
@@ -174,20 +180,31 @@ class TransformerEncoder(Encoder):
         """A vector for each value alone: a sequence of its token and EOS."""
         members, num = len(self.table.weight), sum(self.space.sizes)
         ids = torch.arange(num, device=self.starts.device).expand(members, num)[..., None]
-        if self.kind == "object-tokens":
-            return self._transform(self._with_read(self.table(ids)), None)
+        if self.of_objects:
+            return self._of_objects(self.table(ids))
         return self._transform(self._placed(ids), None)
 
     def encode_queries(
         self, values: Int[Tensor, "member query concept"]
     ) -> tuple[Float[Tensor, "member query dim"], Float[Tensor, "member value dim"]]:
         """Vectors of objects and of each value alone."""
-        if self.kind != "object-tokens":
+        if not self.of_objects:
             return super().encode_queries(values)
         objects, each = self.table(values + self.starts).sum(2), self.table.weight[:, : self.start]
         tokens = torch.cat([objects, each], 1)[:, :, None]
-        found = self._transform(self._with_read(tokens), None)
+        found = self._of_objects(tokens)
         return found[:, : values.shape[1]], found[:, values.shape[1] :]
+
+    @property
+    def of_objects(self) -> bool:
+        """Whether a token stands for an object."""
+        return self.kind in {"object-tokens", "grouped-objects"}
+
+    def _of_objects(self, tokens: Float[Tensor, "member item token dim"]) -> Float[Tensor, "member item _"]:
+        """Read tokens of objects; grouped, they pass the first of several layers alone."""
+        if self.kind == "object-tokens" or len(self.blocks) == 1:
+            return self._transform(self._with_read(tokens), None)
+        return self._transform(self._with_read(cast("Block", self.blocks[0]).alone(tokens)), None, skip=1)
 
     def _with_read(self, tokens: Float[Tensor, "member item token dim"]) -> Float[Tensor, "member item _ dim"]:
         """The tokens and the read-out token."""
@@ -200,16 +217,23 @@ class TransformerEncoder(Encoder):
         return tokens + self.positions[: tokens.shape[2]]
 
     def _transform(
-        self, tokens: Float[Tensor, "member item token dim"], grouped: int | None, of_object: int = 0
+        self,
+        tokens: Float[Tensor, "member item token dim"],
+        grouped: int | None,
+        of_object: int = 0,
+        *,
+        skip: int = 0,
     ) -> Float[Tensor, "member item _"]:
-        """Through the layers, and read the last token."""
+        """Through the layers (less those to skip), and read the last token."""
         mask = None
         length = tokens.shape[2]
         if self.kind == "causal-tokens":
             mask = torch.ones(length, length, dtype=torch.bool, device=tokens.device).tril()
-        for i, block in enumerate(self.blocks):
-            within = within_objects(grouped, of_object, tokens.device) if grouped is not None and i == 0 else mask
-            tokens = block(tokens, within, last=i == len(self.blocks) - 1)
+        depth = len(self.blocks)
+        for i, block in list(enumerate(self.blocks))[skip:]:
+            first = grouped is not None and i == 0 and depth > 1
+            within = within_objects(grouped, of_object, tokens.device) if first and grouped else mask
+            tokens = block(tokens, within, last=i == depth - 1)
         read = nn.functional.layer_norm(tokens[:, :, -1], (self.width,))
         return self.head(read)
 

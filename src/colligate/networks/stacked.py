@@ -49,16 +49,9 @@ class Affine(nn.Module):
 
     def forward(self, x: Float[Tensor, "member row dim"]) -> Float[Tensor, "member row _"]:
         """Apply each member's map to its rows."""
-        return affine(x, self.weight, self.bias)
-
-
-def affine(
-    x: Float[Tensor, "member row dim"], weight: Float[Tensor, "member dim out"], bias: Float[Tensor, "member 1 out"]
-) -> Float[Tensor, "member row out"]:
-    """`x W + b` for each member."""
-    if len(x) == 1:  # a product of two matrices is faster than a batch of one
-        return torch.addmm(bias[0], x[0], weight[0])[None]
-    return torch.baddbmm(bias, x, weight)
+        if len(x) == 1:  # a product of two matrices is faster than a batch of one
+            return torch.addmm(self.bias.squeeze(0), x.squeeze(0), self.weight.squeeze(0)).unsqueeze(0)
+        return torch.baddbmm(self.bias, x, self.weight)
 
 
 class Table(nn.Module):
@@ -107,7 +100,8 @@ class Block(nn.Module):
         super().__init__()
         self.heads, self.gated = heads, activation == "gated"
         small = (2 * depth) ** -0.5
-        self.qkv = Affine(members, width, 3 * width)
+        self.ask = Affine(members, width, width)
+        self.show = Affine(members, width, 2 * width)
         self.out = Affine(members, width, width, small)
         self.up = Affine(members, width, hidden)
         self.down = Affine(members, hidden // 2 if self.gated else hidden, width, small)
@@ -124,19 +118,18 @@ class Block(nn.Module):
         """
         members, items, tokens, width = x.shape
         normed = nn.functional.layer_norm(x, (width,))
+        shown = self.show(normed.reshape(members, -1, width))
+        key, value = shown.reshape(members * items, tokens, 2, self.heads, -1).unbind(2)
         if last:
-            weight, bias = self.qkv.weight, self.qkv.bias
-            query = affine(normed[:, :, -1], weight[..., :width], bias[..., :width])
-            query = query.reshape(members * items, 1, self.heads, -1)
-            pair = affine(normed.reshape(members, -1, width), weight[..., width:], bias[..., width:])
-            key, value = pair.reshape(members * items, tokens, 2, self.heads, -1).unbind(2)
+            normed, x = normed.narrow(2, tokens - 1, 1), x.narrow(2, tokens - 1, 1)
             mask = None if mask is None else mask[-1:]
-            x = x[:, :, -1:]
-        else:
-            triple = self.qkv(normed.reshape(members, -1, width))
-            query, key, value = triple.reshape(members * items, tokens, 3, self.heads, -1).unbind(2)
+        query = self.ask(normed.reshape(members, -1, width)).reshape(members * items, x.shape[2], self.heads, -1)
         x = x + self.out(attend(query, key, value, mask).reshape(members, -1, width)).reshape(x.shape)
-        normed = nn.functional.layer_norm(x, (width,)).reshape(members, -1, width)
+        return self.alone(x)
+
+    def alone(self, x: Float[Tensor, "member item token dim"]) -> Float[Tensor, "member item token dim"]:
+        """The tokens after the layer's two maps, each token by itself."""
+        normed = nn.functional.layer_norm(x, x.shape[-1:]).reshape(len(x), -1, x.shape[-1])
         inside = self.up(normed)
         if self.gated:
             gate, inside = inside.chunk(2, dim=2)

@@ -244,8 +244,8 @@ def _optimizer(modules: Sequence[nn.Module | None], config: TrainConfig) -> torc
 def _clip(parameters: Sequence[nn.Parameter], longest: float) -> None:
     """Shorten each member's gradient to a length."""
     gradients = [p.grad for p in parameters if p.grad is not None]
-    squares = torch.stack([g.flatten(1).square().sum(1) for g in gradients]).sum(0)
-    factor = (longest / squares.sqrt().clamp(min=1e-12)).clamp(max=1.0)
+    lengths = torch.stack([torch.linalg.vector_norm(g.flatten(1), dim=1) for g in gradients])
+    factor = (longest / torch.linalg.vector_norm(lengths, dim=0).clamp(min=1e-12)).clamp(max=1.0)
     for g in gradients:
         g.mul_(factor.reshape(-1, *[1] * (g.ndim - 1)))
 
