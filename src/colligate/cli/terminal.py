@@ -5,9 +5,10 @@ import io
 import json
 import re
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -111,6 +112,38 @@ def show(rows: "Sequence[Row]", *, as_json: bool) -> None:
         "95 %: interval over objects. Chance: random scores. Bag: an ideal bag of concepts, ties at random. "
         "Random: the same network with fresh weights.", style="dim",
     )  # fmt: skip
+
+
+def show_run(
+    folder: Path,
+    record: Mapping[str, Any],
+    rows: "Sequence[Row]",
+    *,
+    as_json: bool,
+    judged: "Sequence[Row] | None" = None,
+) -> None:
+    """Print what a finished run found: the verdict, its rows, notes and where record and page are; write the page.
+
+    Args:
+        folder: the run's.
+        record: its record.
+        rows: those to print.
+        as_json: print rows only, as JSON.
+        judged: the rows behind the verdict, where others are printed.
+    """
+    if as_json:
+        show(rows, as_json=True)
+        return
+    from colligate.records import read_table
+    from colligate.report.kinds import KINDS, STUDY
+    from colligate.report.page import write_page
+
+    kind = KINDS.get(str(record.get("kind")), STUDY)
+    say(kind.judge(judged or read_table(folder / "table.csv"), str(record.get("name", "This model"))).sentence + "\n")
+    show(rows, as_json=False)
+    for note in record.get("notes", []):
+        say(f"Note: {note}")
+    say(f"Record: {folder}\nPage:   {write_page(folder)}")
 
 
 def print_differences(differences: "Sequence[Difference]") -> None:

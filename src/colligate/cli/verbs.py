@@ -5,7 +5,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from colligate.cli.terminal import Verb, complain, console, parse, print_differences, progress, say, show, take_flag
+from colligate.cli.terminal import (
+    Verb,
+    complain,
+    console,
+    parse,
+    print_differences,
+    progress,
+    say,
+    show,
+    show_run,
+    take_flag,
+)
 
 if TYPE_CHECKING:
     from colligate.records import Row
@@ -228,10 +239,9 @@ def _train(words: list[str]) -> int:
     except DivergedError as error:
         complain(str(error))
         return 1
-    show(result.rows, as_json=as_json)
+    show_run(result.folder, result.record, result.rows, as_json=as_json)
     if not as_json:
-        say(f"\nStudy it: colligate study run:{result.folder}")
-        say(f"Record: {result.folder}")
+        say(f"Study it: colligate study run:{result.folder}")
     return 0
 
 
@@ -252,9 +262,8 @@ def _sweep(words: list[str]) -> int:
     except DivergedError as error:
         complain(str(error))
         return 1
-    show([row for row in result.rows if as_json or row.id.endswith((".table", ".swaps"))], as_json=as_json)
-    if not as_json:
-        say(f"Record: {result.folder}")
+    leading = [row for row in result.rows if as_json or row.id.endswith((".table", ".swaps"))]
+    show_run(result.folder, result.record, leading, as_json=as_json, judged=result.rows)
     return 0
 
 
@@ -296,12 +305,8 @@ def _repair(words: list[str]) -> int:
 
 
 def _told(result: "Study", as_json: bool, rows: "list[Row]") -> int:
-    """Rows, notes and the record's place."""
-    show(result.rows if as_json else rows, as_json=as_json)
-    if not as_json:
-        for note in result.record.get("notes", []):
-            say(f"Note: {note}")
-        say(f"\nRecord: {result.folder}")
+    """The finding, rows, notes, and where the record and the page are."""
+    show_run(result.folder, result.record, result.rows if as_json else rows, as_json=as_json)
     return 0
 
 
@@ -321,19 +326,13 @@ def take_preset(words: list[str]) -> tuple[bool, list[str]]:
 
 
 def _structure(words: list[str]) -> int:
-    from colligate.report.page import write_page
-    from colligate.report.structure import judge_structure
     from colligate.study.structure import StructureConfig, structure
 
     as_json, words = take_flag(words, "--json")
     config = parse(StructureConfig, "structure", "Fit rules to many trained models. Add --json for rows.", words)
     with progress() as report:
         result = structure(config, report)
-    if not as_json:
-        say(judge_structure(result.rows).sentence + "\n")
-    show(result.rows, as_json=as_json)
-    if not as_json:
-        say(f"\nRecord: {result.folder}\nPage:   {write_page(result.folder)}")
+    show_run(result.folder, result.record, result.rows, as_json=as_json)
     return 0
 
 

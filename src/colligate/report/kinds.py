@@ -4,6 +4,14 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from colligate.records import Row
+from colligate.report.crossmodal import (
+    foil_sections,
+    judge_foils,
+    judge_recognition,
+    judge_repair,
+    recognition_sections,
+    repair_sections,
+)
 from colligate.report.emergence import judge_sweep, judge_training, sweep_sections, training_sections
 from colligate.report.questions import Section, Study
 from colligate.report.sections import sections
@@ -25,6 +33,9 @@ KINDS = {
         "Does a model trained from scratch bind objects that it never saw?", judge_training, training_sections
     ),
     "sweep": Kind("When does binding emerge?", judge_sweep, sweep_sections),
+    "recognize": Kind("Does the text find what the scene shows?", judge_recognition, recognition_sections),
+    "foils": Kind("Does a scene lie nearer to its caption than to a foil of it?", judge_foils, foil_sections),
+    "repair": Kind("What repairs matching across towers, and what does it cost?", judge_repair, repair_sections),
     "structure": Kind("Do models that bind follow a simple rule?", judge_structure, structure_sections),
 }
 """Kind of a run -> its page; every other kind is a study, or a part of one."""

@@ -1,0 +1,305 @@
+"""Pages of two-tower models: does the text find what the picture shows, why not, and what repairs it?"""
+
+from collections.abc import Iterable, Mapping
+
+from colligate.records import Row
+from colligate.report.figures import BLUE, GREEN, GREY, Figure, Line, Series, curves, dots
+from colligate.report.questions import Section, Study, call, findings, present
+from colligate.report.tables import TableBuilder
+from colligate.report.verdict import Answer, Measured, Tile, Verdict, compare, percent
+
+ASKED = {
+    "concept": "values",
+    "concept.joint": "values, each concept right",
+    "concept.across": "values of all concepts in one ranking",
+    "object": "objects",
+    "object.swap": "objects, against the swap",
+}
+GROUPS = {"": "", ".same": ", in scenes that share a value", ".different": ", in scenes that share none"}
+
+
+def judge_recognition(rows: Iterable[Row], name: str = "This model") -> Verdict:
+    """The story of two towers in a sentence, claiming only what intervals carry.
+
+    Example:
+        >>> found = {"n": 500, "objects": 24, "chance": 0.1}
+        >>> values = Row(id="crossmodal.concept", value=0.99, low=0.98, high=1.0, bag_of_concepts=1.0, **found)
+        >>> objects = Row(id="crossmodal.object", value=0.5, low=0.45, high=0.51, bag_of_concepts=0.52, **found)
+        >>> judge_recognition([values, objects], "It").sentence
+        'It, across its two towers, finds the values of a scene (99 %), but not which belong together (50 % of scenes, \
+where a bag of concepts reaches 52 %).'
+    """
+    table = Measured(rows)
+    tiles = (
+        _asked(table, "crossmodal.concept", "Values, across towers", "chance"),
+        _asked(table, "crossmodal.object", "Objects, across towers", "bag_of_concepts"),
+        _asked(table, "crossmodal.text.object", "Objects, captions against texts", "bag_of_concepts"),
+    )
+    values, objects = tiles[0], tiles[1]
+    if objects.row is None or objects.row.value is None or objects.answer == "no verdict":
+        return Verdict(f"No verdict on {name}: {objects.sentence}", tiles)
+    share, bag = percent(objects.row.value), objects.row.bag_of_concepts
+    against = "" if bag is None else f", where a bag of concepts reaches {percent(bag)}"
+    if objects.answer == "yes":
+        return Verdict(f"{name}, across its two towers, finds which values belong together ({share} of scenes{against}).",
+                       tiles)  # fmt: skip
+    start = "does not find the values of a scene, nor"
+    if values.answer == "yes" and values.row is not None and values.row.value is not None:
+        start = f"finds the values of a scene ({percent(values.row.value)}), but not"
+    unclear = "; whether it beats one is undecided" if objects.answer == "undecided" else ""
+    return Verdict(
+        f"{name}, across its two towers, {start} which belong together ({share} of scenes{against}{unclear}).", tiles
+    )
+
+
+def _asked(table: Measured, id: str, title: str, level: str) -> Tile:
+    row = table.find(id)
+    against = getattr(row, level) if row is not None else None
+    answer = compare(row, against)
+    if row is None or row.value is None:
+        sentence = f"not measured{f': {row.reason}' if row is not None and row.reason else ''}."
+    else:
+        name = "chance" if level == "chance" else "an ideal bag of concepts"
+        sentence = (
+            f"In {percent(row.value)} of scenes{f'; {name} reaches {percent(against)}' if against is not None else ''}."
+        )
+    return Tile("recognition", title, answer, sentence[0].upper() + sentence[1:], row)
+
+
+def recognition_sections(study: Study) -> tuple[Section, ...]:
+    """Recognition by texts, the other direction, and why."""
+    return (_recognition(study), _alignment(study), _without(study))
+
+
+def _recognition(study: Study) -> Section:
+    table = study.table
+    builder = TableBuilder(
+        "crossmodal", "Share of scenes for which every true text scores strictly above every false one.",
+        ("", "scenes against texts", "captions against texts", "chance", "bag of concepts", "bag, strict",
+         "random weights", "scenes"),
+    )  # fmt: skip
+    for group, words in GROUPS.items():
+        for kind, label in ASKED.items():
+            row = table.find(f"crossmodal.{kind}{group}")
+            if row is None:
+                continue
+            levels = (builder.level(row, n) for n in ("chance", "bag_of_concepts", "bag_of_concepts_strict"))
+            builder.add(
+                label + words, builder.value(row), builder.value(table.find(f"crossmodal.text.{kind}{group}")), *levels,
+                builder.level(row, "random_init"), builder.count(row),
+            )  # fmt: skip
+    lines = [
+        Line(label, {"scene": table.find(f"crossmodal.{kind}"), "text": table.find(f"crossmodal.text.{kind}")})
+        for kind, label in ASKED.items()
+    ]
+    figure = dots(
+        "crossmodal", "Recognition by texts", lines,
+        {"scene": Series("scenes against texts (across towers)", "disc", BLUE),
+         "text": Series("captions against texts (within the text tower)", "diamond", GREEN)},
+        axis="share of scenes", note="A bar is the 95 % interval, from resampling objects.",
+    )  # fmt: skip
+    made = builder.build()
+    return Section(
+        "recognition", "Does the text find what the scene shows?",
+        findings(*judge_recognition(table.rows).tiles[:2]) if made else "",
+        (
+            "Each scene is compared, by cosine, with a text for every value and for every object. Values alone need no "
+            "binding; objects do, and above all objects against those of the scene's swap.",
+        ),
+        call(study, "recognition", "crossmodal."), present(figure), present(made),
+        "" if made else "This run asked nothing across towers.",
+    )  # fmt: skip
+
+
+def _alignment(study: Study) -> Section:
+    table = study.table
+    builder = TableBuilder(
+        "alignment", "How alike the parts of the two towers' objects are.",
+        ("", "cosine", "elsewhere", "CKA", "left after the best rotation"),
+    )  # fmt: skip
+    words = {
+        "object": "objects",
+        "concept": "the sums of their values' components",
+        "interaction": "what is left: binding",
+    }
+    for kind, label in words.items():
+        of = f"crossmodal.alignment.{kind}"
+        cosine = table.find(f"{of}.cosine")
+        builder.add(
+            label, builder.value(cosine), builder.level(cosine, "chance"), builder.value(table.find(f"{of}.cka")),
+            builder.value(table.find(f"{of}.residual")),
+        )  # fmt: skip
+    made = builder.build()
+    shares = [table.find(f"crossmodal.interaction.{tower}") for tower in ("scene", "text")]
+    said = [f"{percent(row.value)} in the {tower} tower" for row, tower in zip(shares, ("scene", "text"), strict=True)
+            if row is not None and row.value is not None]  # fmt: skip
+    return Section(
+        "alignment", "Do the towers mean the same by an object?",
+        f"Binding, what an object's vector holds beyond its values, is {' and '.join(said)} of the objects' variance."
+        if said else "",
+        (
+            "An object's vector is parted into the components of its values and what is left, which alone can tell a "
+            "scene from its swap. Towers whose values align and whose rests don't match by concepts only.",
+            "Elsewhere: the cosine of objects that don't correspond.",
+        ),
+        call(study, "alignment", "crossmodal.alignment."), (), present(made),
+        "" if made else "The parts of the two towers were not compared.",
+    )  # fmt: skip
+
+
+def _without(study: Study) -> Section:
+    table, lines = study.table, list[Line]()
+    for tower in ("scene", "text"):
+        for removed in ("concept", "interaction", "object"):
+            id = f"crossmodal.without.{tower}.{removed}"
+            found = {"": table.find(f"{id}.object"), "permuted": table.find(f"{id}.permuted.object")}
+            if any(row is not None for row in found.values()):
+                what = {"concept": "values", "interaction": "binding", "object": "objects"}[removed]
+                lines.append(Line(f"{tower} tower without {what}", found))
+    if (whole := table.find("crossmodal.object")) is not None:
+        lines.insert(0, Line("as it is", {"": whole}))
+    figure = dots(
+        "without", "Objects recognized once components are taken out", lines if len(lines) > 1 else [],
+        {"": Series("taken out", "disc", BLUE), "permuted": Series("others' taken out (control)", "ring", GREY)},
+        axis="share of scenes",
+    )  # fmt: skip
+    return Section(
+        "without", "What carries the match?", "",
+        ("The control takes as much out, under wrong names. What hurts more than its control carries the match.",),
+        call(study, "without", "crossmodal.without."), present(figure), (),
+        "" if figure else "No component was taken out.",
+    )  # fmt: skip
+
+
+def judge_foils(rows: Iterable[Row], name: str = "This model") -> Verdict:
+    """Whether captions beat their swapped foils."""
+    table = Measured(rows)
+    row = table.find("crossmodal.foil.swapped") or next(
+        (r for r in table.rows if r.id.startswith("crossmodal.foil.") and r.value is not None), None
+    )
+    answer = compare(row, 0.5)
+    if row is None or row.value is None or answer == "no verdict":
+        return Verdict(f"No verdict on {name}: too few pairs of caption and foil.", ())
+    what = "the swapped one" if row.id.endswith("swapped") else row.id.removeprefix("crossmodal.foil.")
+    said = {
+        "yes": "tells", "no": "prefers the wrong one: it does not tell", "undecided": "does not clearly tell"
+    }.get(answer, "does not clearly tell")  # fmt: skip
+    return Verdict(
+        f"{name} {said} a scene's caption from {what} ({percent(row.value)} of pairs, ties as one half; chance 50 %).",
+        (Tile("foils", "Caption against foil", answer, f"{percent(row.value)} of pairs.", row),),
+    )
+
+
+def foil_sections(study: Study) -> tuple[Section, ...]:
+    """Every kind of foil, groups of four, and biases."""
+    rows = [r for r in study.table.rows if r.id.startswith("crossmodal.foil.") and not r.id.endswith(".ties")]
+    ties = {r.id.removesuffix(".ties"): r for r in study.table.rows if r.id.endswith(".ties")}
+    builder = TableBuilder(
+        "foils", "Share of pairs in which the picture lies nearer to its caption than to the foil; a tie is one half.",
+        ("foil", "caption wins", "ties", "pairs"),
+    )  # fmt: skip
+    groups = [r for r in study.table.rows if r.id.startswith("crossmodal.groups.") and not r.id.endswith(".ties")]
+    biases = [r for r in study.table.rows if r.id.startswith("crossmodal.bias.")]
+    for row in (*rows, *groups, *biases):
+        label = row.id.removeprefix("crossmodal.").replace("foil.", "").replace("_", " ").replace(".", ", ")
+        builder.add(label, builder.value(row), builder.value(ties.get(row.id)), builder.count(row))
+    figure = dots(
+        "foils", "Caption against foil", [Line(r.id.removeprefix("crossmodal.foil."), {"": r}) for r in rows],
+        {"": Series("this model", "disc", BLUE)}, axis="share of pairs",
+    )  # fmt: skip
+    made = builder.build()
+    return (
+        Section(
+            "foils", "Does a scene lie nearer to its caption than to a foil of it?",
+            judge_foils(study.table.rows).sentence if made else "",
+            (
+                "A swapped caption holds the same words; only binding tells it apart. Where both captions are true "
+                "(another order), one half is no preference.",
+                "Groups: two scenes that are each other's swap, and their captions (text, image and group score).",
+            ),
+            call(study, "foils", "crossmodal.foil."), present(figure), present(made),
+            "" if made else "This run tested no foils.",
+        ),
+    )  # fmt: skip
+
+
+def judge_repair(rows: Iterable[Row], name: str = "This model") -> Verdict:
+    """Which repair lifts unseen objects clearly, and by how much; none where no interval clears zero."""
+    found = [row for row in rows if row.id == "crossmodal.repair.lift.object.swap" and row.value is not None]
+    clear = [row for row in found if row.low is not None and row.low > 0]
+    tiles = list[Tile]()
+    for row in sorted(found, key=lambda r: -(r.value or 0.0))[:4]:
+        answer: Answer = compare(row, 0.0)
+        tiles.append(Tile(
+            "repair", f"Lift by {row.family}, {row.coverage or 0.0:.0%} of objects", answer,
+            f"{percent(abs(row.value or 0.0))} {'more' if (row.value or 0.0) >= 0 else 'fewer'} of the unseen swaps.",
+            row,
+        ))  # fmt: skip
+    if clear:
+        best = max(clear, key=lambda row: row.low or 0.0)
+        return Verdict(
+            f"A {best.family} repair of {name}, fitted on {best.coverage or 0.0:.0%} of objects, tells "
+            f"{percent(best.value or 0.0)} more of unseen scenes from their swap "
+            f"({percent(best.low or 0.0)} to {percent(best.high or 0.0)}).",
+            tuple(tiles),
+        )
+    if any(row.low is not None for row in found):
+        return Verdict(f"No repair that was tried lifts {name} clearly on objects it wasn't fitted on.", tuple(tiles))
+    return Verdict(f"No verdict on repairs of {name}: too few unseen objects.", tuple(tiles))
+
+
+def repair_sections(study: Study) -> tuple[Section, ...]:
+    """Lift over coverage, and cost."""
+    rows = study.table.rows
+    builder = TableBuilder(
+        "repair", "Unseen objects, before and after.",
+        ("repair, coverage", "against the swap, before", "after", "lift", "among all, before", "after", "scenes"),
+    )  # fmt: skip
+    cost = TableBuilder(
+        "cost", "What the repair keeps or costs.",
+        ("repair, coverage", "single objects, before", "after", "captions found, before", "after",
+         "scenes found, before", "after"),
+    )  # fmt: skip
+    by_key: dict[tuple[str, float], dict[str, Row]] = {}
+    for row in rows:
+        if row.id.startswith("crossmodal.repair.") and row.family is not None and row.coverage is not None:
+            by_key.setdefault((row.family, row.coverage), {})[row.id.removeprefix("crossmodal.repair.")] = row
+    for (family, coverage), of in sorted(by_key.items()):
+        label = f"{family}, {coverage:.0%}"
+        cells = [builder.value(of.get(k)) for k in ("before.object.swap", "after.object.swap", "lift.object.swap",
+                                                     "before.object", "after.object")]  # fmt: skip
+        builder.add(label, *cells, builder.count(of.get("after.object.swap")))
+        names = [
+            f"cost.{what}.{when}" for what in ("single.object", "caption", "scene") for when in ("before", "after")
+        ]
+        cost.add(label, *(cost.value(of.get(name)) for name in names))
+    made, paid = builder.build(), cost.build()
+    return (
+        Section(
+            "repair", "What does a repair bring on objects it wasn't fitted on?",
+            judge_repair(rows).sentence if made else "",
+            (
+                "Maps act on the text side and are fitted on some objects, chosen on others and judged on the rest. "
+                "The product head takes the words of a caption, value by value, and so knows what it parses.",
+                "A lift counts where its interval lies above zero.",
+            ),
+            call(study, "repair", "crossmodal.repair."), present(_lift_figure(by_key)), present(made, paid),
+            "" if made else "This run fitted no repair.",
+        ),
+    )  # fmt: skip
+
+
+def _lift_figure(by_key: Mapping[tuple[str, float], Mapping[str, Row]]) -> Figure | None:
+    lines: dict[str, list[tuple[float, Row]]] = {}
+    for (family, coverage), of in sorted(by_key.items()):
+        if (row := of.get("after.object.swap")) is not None and row.value is not None:
+            lines.setdefault(family, []).append((coverage, row))
+        if (row := of.get("before.object.swap")) is not None and row.value is not None:
+            lines.setdefault("no repair", []).append((coverage, row))
+    before = dict(lines.pop("no repair", []))
+    if before:
+        lines["no repair"] = sorted(before.items())
+    return curves(
+        "repair", "Unseen objects told from their swap", lines, axis="objects fitted on / all objects",
+        note="A bar is the 95 % interval, from resampling objects.",
+    )  # fmt: skip
