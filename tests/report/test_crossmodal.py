@@ -46,7 +46,7 @@ def test_foils_are_judged_by_the_swapped_caption():
 
 
 def lift(family: str, value: float) -> list[Row]:
-    of = {"family": family, "coverage": 0.5, "on": "test"}
+    of: dict[str, Any] = {"family": family, "coverage": 0.5, "on": "test"}
     return [
         scored("crossmodal.repair.before.object.swap", 0.2, **of),
         scored("crossmodal.repair.after.object.swap", 0.2 + value, **of),
@@ -66,7 +66,8 @@ def test_a_repair_counts_when_its_lift_clears_zero():
 @pytest.mark.parametrize(
     ("kind", "rows", "words"),
     [
-        ("recognize", recognition(0.99, 0.4), ("Does the text find what the scene shows?", "against the swap", "in the scene tower")),
+        ("recognize", recognition(0.99, 0.4),
+         ("Does the text find what the scene shows?", "against the swap", "in the scene tower")),
         ("foils", [scored("crossmodal.foil.swapped", 0.8), scored("crossmodal.foil.swapped.ties", 0.1)],
          ("nearer to its caption", "swapped", "0.800", "0.100")),
         ("repair", lift("linear", 0.3), ("What does a repair bring", "linear, 50%", "0.300")),

@@ -41,8 +41,8 @@ where a bag of concepts reaches 52 %).'
     share, bag = percent(objects.row.value), objects.row.bag_of_concepts
     against = "" if bag is None else f", where a bag of concepts reaches {percent(bag)}"
     if objects.answer == "yes":
-        return Verdict(f"{name}, across its two towers, finds which values belong together ({share} of scenes{against}).",
-                       tiles)  # fmt: skip
+        said = f"{name}, across its two towers, finds which values belong together ({share} of scenes{against})."
+        return Verdict(said, tiles)
     start = "does not find the values of a scene, nor"
     if values.answer == "yes" and values.row is not None and values.row.value is not None:
         start = f"finds the values of a scene ({percent(values.row.value)}), but not"
