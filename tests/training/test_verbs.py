@@ -1,0 +1,72 @@
+"""`colligate train` and `colligate sweep` from end to end, and what they say of a wrong call."""
+
+import json
+
+import pytest
+import torch
+
+from colligate.cli import main
+from colligate.training.trainer import Trainer
+
+TINY = (
+    "--values", "6", "--coverage", "0.5", "--width", "16", "--dim", "8", "--batch", "16", "--steps", "4",
+    "--warmup", "2", "--evaluate-every", "2", "--budget", "60",
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def in_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def test_train_says_what_it_sees_and_what_to_do_next(capsys, tmp_path):
+    assert main(["train", *TINY]) == 0
+    said = capsys.readouterr().out
+    assert "step 4: loss" in said
+    assert "recognition.object.unseen.swaps" in said
+    [folder] = tmp_path.glob("runs/train-*")
+    assert f"colligate study run:runs/{folder.name}" in said
+    assert main(["train", *TINY, "--json"]) == 0  # found, not repeated
+    assert len(json.loads(capsys.readouterr().out)) == 8
+    assert main(["probe", f"run:runs/{folder.name}", "--json", "--store", "store"]) == 0
+    assert "probe.object" in capsys.readouterr().out
+
+
+def test_sweep_trains_every_point(capsys, tmp_path):
+    words = [f"--train.{word.removeprefix('--')}" if word.startswith("--") else word for word in TINY]
+    assert main(["sweep", "--coverages", "0.5", "--spaces", "6x6", "--widths", "16", "--seeds", "2", *words]) == 0
+    assert "recognition.object.unseen.table" in capsys.readouterr().out
+    assert len(list(tmp_path.glob("runs/train-*/record.json"))) == 2
+
+
+def test_the_papers_preset(capsys, tmp_path):
+    small = ("--hidden", "32", "--heads", "2", "--layers", "1", "--query-layers", "1")
+    assert main(["train", "--preset", "paper", *TINY, *small, "--json"]) == 0
+    [record] = tmp_path.glob("runs/train-*/record.json")
+    config = json.loads(record.read_text())["config"]
+    assert (config["encoder"], config["held_out_negatives"], config["loss"]) == ("value-tokens", True, "scene-to-query")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--values", "1"], "at least 2 concepts of 2 values"),
+        (["--coverage", "0.05"], "never shows"),
+        (["--preset", "mine"], "only preset"),
+        (["--encoder", "rnn"], "rnn"),
+        (["--queries", "some"], "take table"),
+        (["--device", "warp"], "no device"),
+    ],
+)
+def test_a_wrong_call_is_one_sentence(capsys, words, said):
+    assert main(["train", *TINY, *words]) == 2
+    told = capsys.readouterr()
+    assert said in told.err
+    assert told.err.count("\n") == 1
+
+
+def test_a_diverging_run_failed(capsys, monkeypatch):
+    real = Trainer.loss
+    monkeypatch.setattr(Trainer, "loss", lambda self: real(self) * torch.nan)
+    assert main(["train", *TINY, "--steps", "50"]) == 1
+    assert "no number at step 1" in capsys.readouterr().err
