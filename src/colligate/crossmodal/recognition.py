@@ -238,8 +238,11 @@ def _rank(
         place = torch.arange(len(rows)) - (positive.cumsum(0) - positive).long()[rows]
         held = torch.full((len(scores), int(positive.max())), torch.inf)
         held[rows, place] = scores[present]
-        ranks = (torch.searchsorted(order, held) + torch.searchsorted(order, held, right=True) + 1).double() / 2
-        above = torch.where(torch.isfinite(held), ranks, 0.0).sum(1) - positive * (positive + 1) / 2
+        width = tie_tolerance(scores.dtype)  # cosines are at most one, so relative and absolute are alike
+        below = torch.searchsorted(order, held - width)
+        up_to = torch.searchsorted(order, held + width, right=True)
+        wins = torch.where(torch.isfinite(held), (below + up_to).double() / 2, 0.0).sum(1)
+        above = wins - positive.square() / 2  # every pair of scenes that both hold it has added one, each itself a half
         area = above / (positive * (total - positive))
         judged = (positive > 0) & (positive < total)
         found.append(Ranked(

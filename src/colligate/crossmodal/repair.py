@@ -18,7 +18,6 @@ from colligate.networks.maps import LinearMap, MapKind, MapShape, ProductHead
 from colligate.scenes.space import EMPTY, ConceptSpace
 from colligate.scenes.splits import Split
 
-
 MOST_VALIDATED = 2000
 """Most validation scenes that are looked at while a map is fitted; above it, a seeded choice."""
 

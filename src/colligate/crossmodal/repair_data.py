@@ -31,8 +31,8 @@ class RepairData:
     """
 
     vectors: Float[Tensor, "scene dim"]
-    captions: Float[Tensor, "scene dim"]
-    foil_captions: Float[Tensor, "scene dim"]
+    captions: Float[Tensor, "caption text_dim"]
+    foil_captions: Float[Tensor, "foil text_dim"]
     scenes: Scenes
     foils: Scenes
     queries: QueryVectors
