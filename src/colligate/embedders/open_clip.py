@@ -14,16 +14,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from colligate.embedders.towers import (
-    LoadOptions,
-    Model,
-    Network,
-    Reader,
-    Reading,
-    hub,
-    model_folder,
-    sha256_of_text,
-)
+from colligate.embedders.towers import LoadOptions, Model, Network, Reader, Reading
+from colligate.embedders.weights import hub, model_folder, sha256_of_text
 
 _PREPROCESSING = ("mean", "std", "interpolation", "resize_mode")
 

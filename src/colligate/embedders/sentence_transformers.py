@@ -13,16 +13,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from colligate.embedders.towers import (
-    LoadOptions,
-    Model,
-    Network,
-    Reading,
-    hub,
-    model_folder,
-    sha256_of_files,
-    sha256_of_text,
-)
+from colligate.embedders.towers import LoadOptions, Model, Network, Reading
+from colligate.embedders.weights import hub, model_folder, sha256_of_files, sha256_of_text
 
 PACKAGED = "all-MiniLM-L6-v2"
 PACKAGED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"

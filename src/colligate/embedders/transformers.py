@@ -13,16 +13,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from colligate.embedders.towers import (
-    LoadOptions,
-    Model,
-    Network,
-    Reader,
-    Reading,
-    hub,
-    model_folder,
-    sha256_of_files,
-)
+from colligate.embedders.towers import LoadOptions, Model, Network, Reader, Reading
+from colligate.embedders.weights import hub, model_folder, sha256_of_files
 
 
 @dataclass(frozen=True, kw_only=True)

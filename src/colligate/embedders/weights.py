@@ -1,0 +1,92 @@
+"""Files of models: where they are, what they hash to, and model libraries kept quiet while they load them."""
+
+import hashlib
+import importlib.util
+import threading
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+
+def sha256_of_files(paths: Sequence[Path]) -> str:
+    """sha256 of the names and bytes of files, read in pieces."""
+    digest = hashlib.sha256()
+    for path in paths:
+        digest.update(f"{path.name} {path.stat().st_size} ".encode())
+        with path.open("rb") as file:
+            while piece := file.read(1 << 20):
+                digest.update(piece)
+    return digest.hexdigest()
+
+
+def sha256_of_text(text: str) -> str:
+    """sha256 of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+_hub = threading.RLock()
+
+
+@contextmanager
+def hub(*, offline: bool) -> Generator[None, None, None]:
+    """Keep model libraries quiet and, if `offline`, from reaching for the network, while they load."""
+    from huggingface_hub import constants
+    from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+
+    settings = cast("Any", constants)
+    with _hub, _transformers_quiet():
+        was_offline, had_bars = settings.HF_HUB_OFFLINE, not are_progress_bars_disabled()
+        settings.HF_HUB_OFFLINE = was_offline or offline
+        if offline:
+            disable_progress_bars()
+        try:
+            yield
+        finally:
+            settings.HF_HUB_OFFLINE = was_offline
+            if offline and had_bars:
+                enable_progress_bars()
+
+
+@contextmanager
+def _transformers_quiet() -> Generator[None, None, None]:
+    if importlib.util.find_spec("transformers") is None:
+        yield
+        return
+    from transformers.utils import logging
+
+    had_bars, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if had_bars:
+            logging.enable_progress_bar()
+
+
+def model_folder(name: str, *, prefix: str, offline: bool) -> Path:
+    """The folder that holds a model: a local folder as it is, else the hub's copy on this machine.
+
+    Raises:
+        FileNotFoundError: it is not on this machine; the message says what to fetch and where to put it.
+    """
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return path
+    if path.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
+        raise FileNotFoundError(f"There is no folder {name}; give {prefix}: a model's folder or a hub id.")
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    unread = ["*.onnx", "*.msgpack", "*.h5", "*.ot", "*.tflite", "onnx/*", "openvino/*", "coreml/*"]
+    try:
+        with hub(offline=offline):
+            return Path(snapshot_download(name, local_files_only=offline, ignore_patterns=unread))
+    except (LocalEntryNotFoundError, HfHubHTTPError, HFValidationError, OSError) as error:
+        reason = "" if offline else f" and could not be fetched ({type(error).__name__})"
+        raise FileNotFoundError(
+            f"The weights of {name} are not on this machine{reason}: fetch them once with `hf download {name}` where "
+            f"there is a network, then name the folder they are in, {prefix}:FOLDER; or load with offline=False."
+        ) from None
