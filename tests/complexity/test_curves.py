@@ -87,6 +87,48 @@ def test_a_bag_is_fitted_exactly_and_memory_by_nothing():
             assert point.mean("object") < 0.3
 
 
+def test_a_bag_is_fitted_exactly_wherever_the_sum_is_identified():
+    coverages = (0.2, 0.3, 0.5, 0.7, 0.9)
+    points = coverage_curve(embed(no_binding(SPACE, 2, 48)), settings("additive", coverages=coverages)).points
+    assert [point.coverage for point in points] == list(coverages)
+    for point in points:
+        for i, identified in enumerate(point.identified):
+            own = point.split == i
+            left = float(point.errors[own].sum() / point.totals[own].sum())
+            assert (left < 1e-6) == identified, (point.coverage, i)
+    assert any(all(point.identified) for point in points)
+
+
+def test_a_wide_layer_learns_a_product_with_enough_coverage_and_a_sum_never_does():
+    space = ConceptSpace(color=12, shape=12)
+    scenes = space.sample_scenes(3500, 2, generator=torch.Generator().manual_seed(0))
+    embeddings = embed(object_product(space, 2, 6), scenes)
+    chosen = settings("additive", "mlp256", coverages=(0.9,), seeds=1, probes=replace(PROBES, objects=False))
+    sums, wide = coverage_curve(embeddings, chosen).points
+    assert sums.r2 < 0.2
+    assert wide.r2 > 0.7
+    assert "400 steps" in wide.chosen[0]
+    assert all(wide.adequate)
+
+
+def test_the_probes_that_read_predictions_are_chosen_on_validation_objects():
+    """Objects stand sharply in directions of no size, and bluntly in large ones: predictions have only the latter."""
+    rule = object_product(SPACE, 2, 48)(SCENES.values).float()
+    noise = torch.randn(len(SCENES), 48, generator=torch.Generator().manual_seed(1))
+    small = 1e-2 * object_table(SPACE, 2, 80)(SCENES.values).float()
+    embeddings = Embeddings(torch.cat([rule + 0.5 * noise, small], dim=1), SCENES)
+    probes = ProbeSettings(strengths=(1e-8, 1e-2))
+    sharp, both = (
+        coverage_curve(embeddings, settings("object_product", coverages=(0.8,), probes=one))
+        for one in (replace(probes, strengths=(1e-8,)), probes)
+    )
+    assert both.points[0].mean("object") >= sharp.points[0].mean("object")
+    assert both.points[0].strength in probes.strengths
+    assert both.ceiling[0].mean("object") > 0.9
+    row = next(row for row in curve_rows(both) if row.id == "complexity.strength")
+    assert row.value == both.points[0].strength
+
+
 class Lazy(MLP):
     """Contains the sum, and doesn't reach it."""
 

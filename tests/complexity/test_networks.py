@@ -48,7 +48,7 @@ def test_the_output_is_least_squares_together_with_the_sum(width):
     split = ByObject(coverage=0.6).split(SCENES, seed=0)
     layer = HiddenLayer(width)
     (member,) = _members(data, [split], FAST, "own", 0)
-    _train(_Stack(data, layer, [member], "own", 0), Schedule(steps=5, batch=64), 0.05)
+    _train(_Stack(data, layer, [member], "own", 0), Schedule(steps=5, batch=64, rates=(0.05,)))
     output = _Output(layer, data, member, "own")
     assert member.gone is not None
     features = layer.features(member.gone, value_columns(SCENES[split.fit], "own")[None])[0]

@@ -123,13 +123,25 @@ class Fitted:
 class Approximator(Protocol):
     """A family of binding functions that can be fitted.
 
-    Your own is one class:
+    Your own is one class.
 
-        class Mean:
-            name = "mean"
-            def contains(self, other): return False
-            def fit(self, data, splits, seed):
-                return [Fitted(lambda scenes, m=data.targets[s.fit].mean(0): m.expand(len(scenes), -1)) for s in splits]
+    Example:
+        >>> class Mean:
+        ...     name = "mean"
+        ...     def contains(self, other): return False
+        ...     def fit(self, data, splits, seed):
+        ...         means = [data.targets[split.fit].mean(0) for split in splits]
+        ...         return [Fitted(lambda scenes, mean=mean: mean.expand(len(scenes), -1)) for mean in means]
+        >>> from colligate import coverage_curve
+        >>> from colligate.binding import no_binding
+        >>> from colligate.complexity.curves import CurveSettings
+        >>> from colligate.scenes.space import ConceptSpace
+        >>> scenes = ConceptSpace(color=4, shape=3).all_scenes(slots=2)
+        >>> embeddings = Embeddings(no_binding(scenes.space, 2, 16)(scenes.values).float(), scenes)
+        >>> settings = CurveSettings(families=(Mean(), "additive"), coverages=(0.7,), pooled=2)
+        >>> curves = coverage_curve(embeddings, settings)
+        >>> [(point.family, point.r2 > 0.9) for point in curves.points]
+        [('mean', False), ('additive', True)]
     """
 
     @property

@@ -48,6 +48,10 @@ class Schedule:
     """Steps."""
     rates: tuple[float, ...] = (0.04, 0.1)
     """Rates tried on splits of the middle coverage; the best on validation serves all."""
+    longer: int = 5
+    """How many times as many steps are tried there too."""
+    worth: float = 0.2
+    """Share of the error on validation that more steps must save to be taken."""
     batch: int = 256
     """Most scenes in a step."""
     axes: int = 32
@@ -174,8 +178,9 @@ class _Stack:
         return fresh
 
 
-def _train(stack: _Stack, schedule: Schedule, rate: float) -> None:
-    """Train a stack at one rate; every member ends with its parameters in `gone`."""
+def _train(stack: _Stack, schedule: Schedule) -> None:
+    """Train a stack at the first rate; every member ends with its parameters in `gone`."""
+    rate = schedule.rates[0]
     optimiser = torch.optim.Adam(stack.parameters, lr=rate, fused=True)
     warm = max(1, schedule.steps // 20)
     for step in range(1, schedule.steps + 1):
@@ -290,41 +295,54 @@ def fit_layer(
         seed: of starts and batches.
     """
     members = _members(data, splits, schedule, positions, seed)
-    rate = schedule.rates[0]
     if len(schedule.rates) > 1:
-        rate = _rate(layer, data, members, schedule, positions, seed)
+        schedule = _tried(layer, data, members, schedule, positions, seed)
     for stacked in _stacks(members, schedule.batch, layer.width):
-        _train(_Stack(data, layer, stacked, positions, seed), schedule, rate)
+        _train(_Stack(data, layer, stacked, positions, seed), schedule)
     found: list[Fitted | None] = [None] * len(members)
     for group in dict.fromkeys(group_of(split) for split in splits):
         own = [i for i, split in enumerate(splits) if group_of(split) == group]
         outputs = [_Output(layer, data, members[i], positions) for i in own]
         picks = choose_by(data, [splits[i] for i in own], [output.on_validation() for output in outputs])
         for i, output, pick in zip(own, outputs, picks, strict=True):
-            found[i] = _finished(data, splits[i], output, pick, rate)
+            found[i] = _finished(data, splits[i], output, pick, schedule)
     return [one for one in found if one is not None]
 
 
-def _rate(
+def _tried(
     layer: Layer, data: Data, members: Sequence[_Member], schedule: Schedule, positions: Positions, seed: int
-) -> float:
-    """The rate with the least error on validation (on the fit part, where there is none)."""
+) -> Schedule:
+    """The rate and the number of steps with the least error on validation (on the fit part, where there is none).
+
+    More steps are taken only where they save much: rules that multiply values are learned late, others soon.
+    """
     middle = sorted(members, key=lambda m: len(m.left))[len(members) // 2]
     pilots = [m for m in members if group_of(m.split) == group_of(middle.split)][:PILOTS]
-    errors = list[float]()
-    for tried in schedule.rates:
-        fresh = [replace(m, shuffler=generator_of(m.split, seed + 2)) for m in pilots]
-        for stacked in _stacks(fresh, schedule.batch, layer.width):
-            _train(_Stack(data, layer, stacked, positions, seed), schedule, tried)
-        outputs = [_Output(layer, data, m, positions) for m in fresh]
-        pooled = sum((output.on_validation()[1:] for output in outputs), start=torch.zeros(()))
-        errors.append(float(pooled.min()) if bool(pooled.any()) else sum(output.errors[-1] for output in outputs))
-    return schedule.rates[errors.index(min(errors))]
+
+    def best(steps: int) -> tuple[float, Schedule]:
+        found = list[tuple[float, Schedule]]()
+        for rate in schedule.rates:
+            tried = replace(schedule, steps=steps, rates=(rate,))
+            fresh = [replace(m, shuffler=generator_of(m.split, seed + 2)) for m in pilots]
+            for stacked in _stacks(fresh, tried.batch, layer.width):
+                _train(_Stack(data, layer, stacked, positions, seed), tried)
+            outputs = [_Output(layer, data, m, positions) for m in fresh]
+            pooled = sum((output.on_validation()[1:] for output in outputs), start=torch.zeros(()))
+            left = float(pooled.min()) if bool(pooled.any()) else sum(output.errors[-1] for output in outputs)
+            found.append((left, tried))
+        return min(found, key=lambda one: one[0])
+
+    short = best(schedule.steps)
+    if schedule.longer <= 1:
+        return short[1]
+    long = best(schedule.longer * schedule.steps)
+    return long[1] if long[0] < (1 - schedule.worth) * short[0] else short[1]
 
 
-def _finished(data: Data, split: Split, output: _Output, pick: int, rate: float) -> Fitted:
+def _finished(data: Data, split: Split, output: _Output, pick: int, schedule: Schedule) -> Fitted:
     targets = data.targets[split.fit].double()
     total = float((targets - targets.mean(0)).square().sum())
     reached = 1 - min(output.errors[-1], output.spread) / total if total > 0 else None
-    chosen = f"rate {rate:g}, penalty {STRENGTHS[pick - 1]:g}" if pick else "no network"
+    trained = f"{schedule.steps} steps at {schedule.rates[0]:g}"
+    chosen = f"{trained}, penalty {STRENGTHS[pick - 1]:g}" if pick else "no network"
     return Fitted(output.rule(pick), None, reached, chosen)
