@@ -313,3 +313,12 @@ def test_strengths_compared_on_some_scenes_end_at_the_optimum_of_all():
     assert screened.strengths == whole.strengths
     for name in whole.losses:
         assert screened.losses[name] == pytest.approx(whole.losses[name], rel=1e-4)
+
+
+def test_a_value_that_no_scene_shows_is_told_from_one_that_the_fit_part_lacks():
+    space = ConceptSpace(color=3, shape=2)
+    scenes = space.all_scenes(slots=2)
+    without = scenes[~scenes.contains(0)[:, 2]]
+    embeddings = Embeddings(object_product(space, 2, 32)(without.values).float(), without)
+    with pytest.raises(ValueError, match="No scene shows color 'color2'; embed scenes that do"):
+        fit_probes(embeddings, Split(torch.arange(8), torch.arange(8, 12), torch.arange(12, 16), "given"))

@@ -191,10 +191,11 @@ def _targets(scenes: Scenes, split: Split, settings: ProbeSettings) -> dict[str,
                 space.describe_object(m) if name == "object" else space.words[space.concept(name)][m]
                 for m in missing[:5]
             ]
-            raise ValueError(
-                f"The fit part never shows {'the object' if name == 'object' else name} {', '.join(map(repr, words))}"
-                f"{' and others' if len(missing) > 5 else ''}, so no probe can learn it; take a larger fit part."
-            )
+            what = f"{'the object' if name == 'object' else name} {', '.join(map(repr, words))}"
+            what += " and others" if len(missing) > 5 else ""
+            if not present[:, missing].any():
+                raise ValueError(f"No scene shows {what}; embed scenes that do, or name a space without it.")
+            raise ValueError(f"The fit part never shows {what}, so no probe can learn it; take a larger fit part.")
     return targets
 
 
