@@ -5,6 +5,7 @@ whose objects were never seen either, beyond what a bag of concepts can do. The 
 """
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,13 +13,13 @@ from colligate.records import Row
 from colligate.training.config import TrainConfig
 from colligate.training.loop import train
 
-QUICK = {
+QUICK: dict[str, Any] = {
     "values": 20, "coverage": 0.8, "hold_out": "swaps", "width": 96, "dim": 128, "batch": 160, "steps": 450,
     "warmup": 40, "rate": 5e-3, "evaluate_every": 150, "budget": 1000, "precision": "float32",
 }  # fmt: skip
 
 
-def trained(folder: Path, **changes: object) -> dict[str, Row]:
+def trained(folder: Path, **changes: Any) -> dict[str, Row]:
     return {row.id: row for row in train(TrainConfig(**{**QUICK, **changes}, runs=folder)).rows}
 
 

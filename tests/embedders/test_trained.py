@@ -1,6 +1,7 @@
 """Trained dual encoders as embedders: what every tower must do, what they refuse, and a study of one."""
 
 import json
+from typing import Any
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ from colligate.scenes.worlds import load_world
 ROWS = torch.tensor([7, 0, 270, 31, 7, 250])
 
 
-def saved(folder, values=4, concepts=2, kind="value-tokens"):
+def saved(folder, values=4, concepts=2, kind: Any = "value-tokens"):
     shape = EncoderShape(kind=kind, width=16, heads=2, dim=8)
     space = ConceptSpace({f"concept{c + 1}": values for c in range(concepts)})
     model = DualEncoder(space, 2, DualShape(scene=shape, query=shape), seeds=[0]).requires_grad_(False)

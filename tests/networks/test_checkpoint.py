@@ -2,6 +2,7 @@
 
 import errno
 import json
+from typing import Any
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from colligate.scenes.space import ConceptSpace
 SPACE = ConceptSpace(color=["red", "blue"], shape=3)
 
 
-def network(kind="object-tokens", seed=0, towers="separate"):
+def network(kind: Any = "object-tokens", seed=0, towers: Any = "separate"):
     shape = EncoderShape(kind=kind, width=16, heads=2, dim=8)
     return DualEncoder(SPACE, 2, DualShape(scene=shape, query=shape, towers=towers), seeds=[seed])
 

@@ -1,5 +1,7 @@
 """Encoders: members alone and together, no padding, what binds and what can't, attention three ways."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -115,7 +117,7 @@ def test_the_causal_encoder_is_read_at_its_last_token():
 @pytest.mark.parametrize("kind", KINDS[:5])
 @pytest.mark.parametrize("layers", [1, 2])
 def test_leaving_out_what_the_last_layer_doesnt_need_changes_nothing(kind, layers):
-    network = encoder(kind, layers=layers)
+    network: Any = encoder(kind, layers=layers)
     values = some_values()
     short = network(values[None])
     for block in network.blocks:

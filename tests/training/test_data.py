@@ -33,6 +33,10 @@ def pool(space=SPACE, seen=SEEN) -> ObjectPool:
     return ObjectPool(space, torch.tensor(sorted(seen)))
 
 
+def other_two(first, second, concept) -> tuple[int, ...]:
+    return exchanged(SPACE, first, second, concept)
+
+
 def generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
@@ -122,9 +126,7 @@ def test_quadruples_are_pairs_of_two_objects(num, slots):
 def test_a_mix_has_its_share():
     scenes = Mixed(0.5).draw(pool(), 40, 2, generator())
     pairs = scenes[:20].reshape(10, 4).tolist()
-    assert all(
-        exchanged(SPACE, *p[:2], 0) == tuple(p[2:]) or exchanged(SPACE, *p[:2], 1) == tuple(p[2:]) for p in pairs
-    )
+    assert all(tuple(p[2:]) in {other_two(p[0], p[1], c) for c in (0, 1)} for p in pairs)
     assert len(scenes) == 40
 
 

@@ -1,6 +1,7 @@
 """The loss and its gradient against plain loops, and blocks against the whole."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -25,7 +26,7 @@ def batch(members=2, scenes=7, queries=5, dim=4, seed=0):
     return x, y, columns, targets, scale, bias
 
 
-def plainly(kind, x, y, columns, scale, bias, valid=None):
+def plainly(kind, x, y, columns, scale, bias, valid=None) -> Any:
     """The loss of one member, by loops."""
     scenes, queries = range(len(x)), [q for q in range(len(y)) if valid is None or valid[q]]
     z = {(s, q): scale * (x[s] @ y[q]) + (bias if kind == "sigmoid" else 0) for s in scenes for q in queries}
@@ -36,14 +37,15 @@ def plainly(kind, x, y, columns, scale, bias, valid=None):
     total = torch.zeros((), dtype=torch.float64)
     if kind in {"scene-to-query", "both"}:
         terms = [
-            torch.log(sum(torch.exp(z[s, q]) for q in queries)) - sum(z[s, q] for q in true[s]) / len(true[s])
+            torch.stack([z[s, q] for q in queries]).exp().sum().log() - sum(z[s, q] for q in true[s]) / len(true[s])
             for s in scenes if true[s]
         ]  # fmt: skip
         total = total + sum(terms) / len(terms)
     if kind in {"query-to-scene", "both"}:
         holders = {q: [s for s in scenes if q in true[s]] for q in queries}
         terms = [
-            torch.log(sum(torch.exp(z[s, q]) for s in scenes)) - sum(z[s, q] for s in holders[q]) / len(holders[q])
+            torch.stack([z[s, q] for s in scenes]).exp().sum().log()
+            - sum(z[s, q] for s in holders[q]) / len(holders[q])
             for q in queries if holders[q]
         ]  # fmt: skip
         total = total + sum(terms) / len(terms)

@@ -1,6 +1,7 @@
 """Recognition three ways: against loops, on networks whose answer is known."""
 
 from itertools import product
+from typing import Any
 
 import pytest
 import torch
@@ -92,7 +93,7 @@ def network(kind):
 
 @pytest.mark.parametrize(("kind", "least", "most"), [("bag", 0.0, 0.3), ("product", 0.98, 1.0)])
 def test_a_bag_stays_near_its_level_and_a_product_binds(kind, least, most):
-    model = network(kind)
+    model: Any = network(kind)
     if kind == "product":
         model.scene.sums.weight.zero_()
     part = part_scenes(SPACE, torch.arange(16), slots=2, budget=1000, seed=0)

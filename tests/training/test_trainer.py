@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -119,7 +120,8 @@ def test_a_loss_that_is_no_number_stops_with_the_step():
     trainer = Trainer([replace(TINY, steps=100, evaluate_every=10)], CPU)
     run(trainer, until=20)
     with torch.no_grad():
-        trainer.model.scene.head.weight[0, 0, 0] = float("nan")
+        scene: Any = trainer.model.scene
+        scene.head.weight[0, 0, 0] = float("nan")
     with pytest.raises(
         DivergedError, match=r"no number at step 21; the best checkpoint before it is of step (10|20)\."
     ):
@@ -145,7 +147,8 @@ def test_gradients_are_clipped_member_by_member():
     short = replace(TINY, clip=1e-3)
     trainer = Trainer([short, replace(short, seed=1)], CPU)
     trainer.advance()
-    squares = sum(p.grad.flatten(1).square().sum(1) for p in trainer.model.parameters() if p.grad is not None)
+    gradients = [p.grad for p in trainer.model.parameters() if p.grad is not None]
+    squares = torch.stack([g.flatten(1).square().sum(1) for g in gradients]).sum(0)
     assert squares.sqrt().tolist() == pytest.approx([1e-3, 1e-3], rel=1e-3)
 
 
