@@ -148,7 +148,7 @@ def test_bad_input_is_told(gap: Callable[[str], RepairData], grid: World):
         repair_data(scene, text, World("one", ConceptSpace(color=3, shape=3).all_scenes(slots=1), grid.captions))
     with pytest.raises(ValueError, match="steps >= 0"):
         RepairSettings(steps=-1)
-    with pytest.raises(ValueError, match="No coverage of 0.99 can be had"):
+    with pytest.raises(ValueError, match=r"No coverage of 0\.99 can be had"):
         repair_curve(data, [RepairSettings()], (0.99,))
 
 

@@ -60,33 +60,33 @@ class CrossScorer:
     def _group(
         self, prefix: str, suffix: str, found: CrossRecognition, chosen: Tensor, more: Mapping[str, Any]
     ) -> list[Row]:
-        def row(name: str, outcomes: Tensor, where: Tensor = chosen, **levels: Tensor | float | str) -> Row:
-            given = {
-                key: float(level[where].mean()) if isinstance(level, Tensor) and bool(where.any()) else level
-                for key, level in levels.items()
-            }  # fmt: skip
-            kept = {key: level for key, level in given.items() if not isinstance(level, Tensor)}
-            return estimate_row(f"{prefix}.{name}{suffix}", self.bootstrap.mean(outcomes, where), **kept, **more)
+        def row(name: str, outcomes: Tensor, levels: Mapping[str, Tensor | float | str], where: Tensor = chosen) -> Row:
+            given: dict[str, Any] = dict(more)
+            for key, level in levels.items():
+                if not isinstance(level, Tensor):
+                    given[key] = level
+                elif bool(where.any()):
+                    given[key] = float(level[where].mean())
+            return estimate_row(f"{prefix}.{name}{suffix}", self.bootstrap.mean(outcomes, where), **given)
 
         rows = list[Row]()
         if found.concepts.shape[1]:
-            known = {"bag_of_concepts": 1.0, "bag_of_concepts_strict": 1.0}
-            chance = torch.stack(self.concept_chance).mean(0)
-            rows.append(row("concept", found.concepts.double().mean(1), chance=chance, **known))
+            sure = {"bag_of_concepts": 1.0, "bag_of_concepts_strict": 1.0}
+            chances = torch.stack(self.concept_chance)
+            rows.append(row("concept", found.concepts.double().mean(1), {"chance": chances.mean(0), **sure}))
             if not suffix:
-                joint = torch.stack(self.concept_chance).prod(0)
-                rows.append(row("concept.joint", found.concepts.all(1), chance=joint, **known))
-                rows.append(row("concept.across", found.across, **known))
-                rows.append(row("ties.concept", found.concept_ties.double().mean(1)))
+                rows.append(row("concept.joint", found.concepts.all(1), {"chance": chances.prod(0), **sure}))
+                rows.append(row("concept.across", found.across, sure))
+                rows.append(row("ties.concept", found.concept_ties.double().mean(1), {}))
                 for c, name in enumerate(self.scenes.space.names):
-                    of = {"chance": self.concept_chance[c], "concept": name}
-                    rows.append(row(f"concept.{name}", found.concepts[:, c], **of, **known))
+                    of = {"chance": chances[c], "concept": name, **sure}
+                    rows.append(row(f"concept.{name}", found.concepts[:, c], of))
         levels = {"chance": found.chance, "bag_of_concepts": found.bag, "bag_of_concepts_strict": found.bag_strict}
-        rows.append(row("object", found.objects, **levels))
+        rows.append(row("object", found.objects, levels))
         if suffix != ".of.1":
-            rows.append(row("object.swap", found.swaps, chosen & found.swappable, bag_of_concepts=0.0))
+            rows.append(row("object.swap", found.swaps, {"bag_of_concepts": 0.0}, chosen & found.swappable))
         if not suffix:
-            rows.append(row("ties.object", found.object_ties))
+            rows.append(row("ties.object", found.object_ties, {}))
         return rows
 
 

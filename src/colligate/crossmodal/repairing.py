@@ -203,14 +203,19 @@ def repair_curve(
             split, note = _split(data.scenes, coverage, seed)
         except ValueError as error:
             reasons.append(str(error))
-            shared = {"id": "crossmodal.repair.after.object.swap", "on": "test", "coverage": coverage}
-            rows += [Row(**shared, family=kind.kind, reason=str(error)) for kind in kinds]
+            rows += [_missing(settings, coverage, str(error)) for settings in kinds]
             continue
         for settings in kinds:
-            found[settings.kind, coverage] = repair_rows(data, split, settings, singles=singles, coverage=coverage)
+            try:
+                one = repair_rows(data, split, settings, singles=singles, coverage=coverage)
+            except ValueError as error:
+                reasons.append(str(error))
+                rows.append(_missing(settings, coverage, str(error)))
+                continue
+            found[settings.kind, coverage] = one
             rows += [
                 replace(row, reason="; ".join(r for r in (row.reason, note) if r)) if note and row.on == "test" else row
-                for row in found[settings.kind, coverage].rows
+                for row in one.rows
             ]
             done += 1
             if report is not None:
@@ -227,3 +232,9 @@ def _split(scenes: Scenes, coverage: float, seed: int) -> tuple[Split, str | Non
     except ValueError:
         split = ByObject(coverage=coverage).split(scenes, seed)
         return split, "objects held out at random: there are too few values for closed swap quadruples"
+
+
+def _missing(settings: RepairSettings, coverage: float, reason: str) -> Row:
+    """The row of a repair that can't be had."""
+    id = "crossmodal.repair.after.object.swap"
+    return Row(id=id, on="test", family=settings.kind, coverage=coverage, reason=reason)
