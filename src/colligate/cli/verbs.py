@@ -227,12 +227,17 @@ def _worlds(words: list[str]) -> int:
 def _train(words: list[str]) -> int:
     from colligate.training.config import PaperConfig, TrainConfig
     from colligate.training.loop import train
+    from colligate.training.pairs import PicturesConfig
     from colligate.training.trainer import DivergedError
 
     as_json, words = take_flag(words, "--json")
-    paper, words = take_preset(words)
-    about = "Train a dual encoder from scratch. Add --json for rows as JSON, --preset paper for the paper's settings."
-    config = parse(PaperConfig if paper else TrainConfig, "train", about, words)
+    preset, words = take_preset(words)
+    about = (
+        "Train a dual encoder from scratch. Add --json for rows as JSON, --preset paper for the paper's settings, "
+        "--preset pictures for pictures against captions."
+    )
+    asked = {"paper": PaperConfig, "pictures": PicturesConfig}.get(preset, TrainConfig)
+    config = parse(asked, "train", about, words)
     try:
         with progress() as report:
             result = train(config, log=None if as_json else _print_look, report=report)
@@ -310,19 +315,25 @@ def _told(result: "Study", as_json: bool, rows: "list[Row]") -> int:
     return 0
 
 
-def take_preset(words: list[str]) -> tuple[bool, list[str]]:
-    """Whether the paper's preset was asked for, and the words without it.
+PRESETS = ("paper", "pictures")
+
+
+def take_preset(words: list[str]) -> tuple[str, list[str]]:
+    """The preset that was asked for, "" for none, and the words without it.
 
     Raises:
-        ValueError: another preset.
+        ValueError: an unknown preset.
     """
     joined = [part for word in words for part in (word.split("=", 1) if word.startswith("--preset=") else [word])]
     if "--preset" not in joined:
-        return False, words
+        return "", words
     at = joined.index("--preset")
-    if joined[at + 1 : at + 2] != ["paper"]:
-        raise ValueError("The only preset is --preset paper; without it, the best recipe found is used.")
-    return True, joined[:at] + joined[at + 2 :]
+    given = joined[at + 1 : at + 2]
+    if not given or given[0] not in PRESETS:
+        raise ValueError(
+            "The only presets are --preset paper and --preset pictures; without one, the best recipe found is used."
+        )
+    return given[0], joined[:at] + joined[at + 2 :]
 
 
 def _structure(words: list[str]) -> int:

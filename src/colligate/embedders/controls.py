@@ -5,6 +5,7 @@ from typing import Any
 
 from colligate.embedders.towers import Model, Network, NetworkTower, Tower
 from colligate.embedders.trained import TrainedTower
+from colligate.embedders.trained_pair import TrainedPairTower
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ def random_init(of: Model | Tower, seed: int = 0) -> Model | NoControl:
     fresh: dict[int, Network] = {}
     towers: dict[str, Tower] = {}
     for kind, tower in model.towers.items():
-        if isinstance(tower, TrainedTower):
+        if isinstance(tower, TrainedTower | TrainedPairTower):
             towers[kind] = tower.fresh(seed)
             continue
         if not isinstance(tower, NetworkTower):

@@ -10,7 +10,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from colligate.embedders.towers import LoadOptions, Model
+from colligate.embedders.towers import LoadOptions, Model, Tower
+from colligate.embedders.trained_pair import pair_towers
 from colligate.networks.checkpoint import load_checkpoint
 from colligate.networks.dual import DualEncoder
 from colligate.scenes.space import Scenes
@@ -122,10 +123,13 @@ def load(name: str, options: LoadOptions) -> Model:
     if options.layer is not None or options.pooling is not None or options.dtype != "float32":
         raise ValueError("A trained model is read at its output in float32; leave layer, pooling and dtype out.")
     found = load_checkpoint(Path(name).expanduser())
-    tower = TrainedTower(found.model.to(options.torch_device), found.weights, options.normalize)
+    network = found.model.to(options.torch_device)
+    towers: Mapping[str, Tower] = {"scene": TrainedTower(network, found.weights, options.normalize)}
+    if network.shape.scene.kind == "pictures":
+        towers = pair_towers(network, found.weights, unit=options.normalize)
     config = found.facts.get("config", {})
     note = (
         f"Trained from scratch on {config.get('coverage', 0):.0%} of {found.model.space.num_objects:,} objects, "
         f"step {found.facts.get('step')}."
     )
-    return Model(f"run:{name}", {"scene": tower}, (note,) if config else ())
+    return Model(f"run:{name}", towers, (note,) if config else ())

@@ -6,7 +6,7 @@ All of them read values and give vectors. A query names an object (a scene of on
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -28,13 +28,15 @@ causal-tokens    value-tokens, each token seeing only those before it
 product          a product of one vector for each value, summed over objects: binds by construction
 bag              a sum of one vector for each value, through an MLP: can't bind
 """
+ShownKind = Literal["pictures", "captions"]
+"""What reads the values as people see and say them: a patch transformer over pictures, a transformer over words."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderShape:
     """Kind and sizes of an encoder."""
 
-    kind: EncoderKind = "object-tokens"
+    kind: EncoderKind | ShownKind = "object-tokens"
     """What reads the values."""
     width: int = 128
     """Width of tokens."""
@@ -50,11 +52,19 @@ class EncoderShape:
     """Deviation of the values' vectors at the start."""
     activation: Activation = "gelu"
     """What stands between the two maps of a layer."""
+    side: int = 32
+    """Width and height of pictures, in pixels."""
+    patch: int = 8
+    """Width and height of their patches."""
 
     def __post_init__(self) -> None:
+        if not 0 < self.patch <= self.side or self.side % self.patch:
+            raise ValueError(
+                f"Patches of {self.patch} pixels don't tile pictures of {self.side}; give a side that is a multiple."
+            )
         if min(self.width, self.layers, self.heads, self.dim) < 1 or self.hidden < 0:
             raise ValueError(f"Width, layers, heads and dim must be at least 1; got {self}.")
-        if "tokens" in self.kind and self.width % (2 * self.heads):
+        if ("tokens" in self.kind or self.kind == "captions") and self.width % (2 * self.heads):
             raise ValueError(
                 f"Width {self.width} must be a multiple of twice the {self.heads} heads; choose another width."
             )
@@ -309,8 +319,14 @@ def build_encoder(space: ConceptSpace, slots: int, shape: EncoderShape, seeds: S
         >>> build_encoder(ConceptSpace(color=3, shape=2), 2, EncoderShape(), [0, 1]).encode_values().shape
         torch.Size([2, 5, 256])
     """
-    kinds = {"product": ProductEncoder, "bag": BagEncoder}
-    return kinds.get(shape.kind, TransformerEncoder)(space, slots, shape, seeds)
+    from colligate.networks.pictures import PictureEncoder
+    from colligate.networks.words import CaptionEncoder
+
+    kinds: dict[str, type[Encoder]] = {
+        "product": ProductEncoder, "bag": BagEncoder, "pictures": PictureEncoder, "captions": CaptionEncoder
+    }  # fmt: skip
+    made: Any = kinds.get(shape.kind, TransformerEncoder)
+    return made(space, slots, shape, seeds)
 
 
 def sinusoids(length: int, width: int) -> Float[Tensor, "token dim"]:

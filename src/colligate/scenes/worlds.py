@@ -7,6 +7,7 @@ import csv
 import hashlib
 import io
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,6 +25,7 @@ from colligate.scenes.files import open_picture
 from colligate.scenes.pictures2d import Canvas
 from colligate.scenes.pictures3d import Report, Studio
 from colligate.scenes.space import ConceptSpace, Scenes
+from colligate.scenes.sprites import sprite_canvas, sprite_captions, sprite_space
 
 if TYPE_CHECKING:
     import PIL.Image
@@ -221,7 +223,8 @@ def load_world(name: str) -> World:
     `text20x20` (160,000 pairs and 400 singles), `text8x8` (4,096 and 64), `clevr` and `clevr2d` (576 and 24),
     `pug_spare` (7,392 pairs that share no value, no singles). All have captions, `clevr2d` has pictures. Pairs come
     first, the last slot fastest. `grid:20x20`, for any numbers of values, has no captions: pairs and singles of the
-    concepts concept1, concept2, ..., for towers that read scenes.
+    concepts concept1, concept2, ..., for towers that read scenes. `sprites:16x9`, for any numbers of colors and shapes
+    up to these, has captions and small pictures (32 pixels; `sprites:16x9@48` says another size).
 
     Raises:
         ValueError: no world has that name, or a grid has too many scenes.
@@ -234,9 +237,13 @@ def load_world(name: str) -> World:
     """
     if name.startswith("grid:"):
         return _grid(name)
+    if name.startswith("sprites:"):
+        return _sprites(name)
     if name not in WORLDS:
         known = ", ".join(WORLDS)
-        raise ValueError(f"No world is called {name!r}; choose {known}, grid:20x20, or give a table of scenes.")
+        raise ValueError(
+            f"No world is called {name!r}; choose {known}, grid:20x20, sprites:16x9, or give a table of scenes."
+        )
     return WORLDS[name]()
 
 
@@ -388,6 +395,15 @@ def _grid(name: str) -> World:
         raise ValueError(f"A grid names its numbers of values, such as grid:20x20; got {name!r}.")
     space = ConceptSpace({f"concept{c + 1}": int(size) for c, size in enumerate(sizes)})
     return World(name, _pairs_and_singles(space))
+
+
+def _sprites(name: str) -> World:
+    found = re.fullmatch(r"sprites:(\d+)x(\d+)(?:@(\d+))?", name)
+    if found is None:
+        raise ValueError(f"Sprites name their numbers of colors and shapes, such as sprites:16x9; got {name!r}.")
+    colors, shapes, side = (int(number) for number in found.groups(default="32"))
+    scenes = _pairs_and_singles(sprite_space(colors, shapes))
+    return World(name, scenes, sprite_captions(), sprite_canvas(side))
 
 
 def _text20x20() -> World:

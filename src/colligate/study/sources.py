@@ -12,6 +12,7 @@ import torch
 from colligate.embedders import Model, Tower, embed, load_model
 from colligate.embedders.precomputed import read_vectors
 from colligate.embedders.trained import TrainedTower
+from colligate.embedders.trained_pair import TrainedPairTower
 from colligate.embeddings import Embeddings
 from colligate.engine import Report
 from colligate.scenes.captions import CaptionTemplate
@@ -66,7 +67,7 @@ def open_model(config: SourceConfig) -> tuple[Model, World, tuple[str, ...]]:
     )  # fmt: skip
     if named is not None:
         return model, named, ()
-    of_model = [tower.grid for tower in model.towers.values() if isinstance(tower, TrainedTower)]
+    of_model = [tower.grid for tower in model.towers.values() if isinstance(tower, TrainedTower | TrainedPairTower)]
     chosen = of_model[0] if of_model else "clevr2d" if "picture" in model.towers else "text8x8"
     note = f"No scenes were named, so {chosen} was taken; --scenes names others."
     return model, open_world(replace(config, scenes=chosen)), (note,)

@@ -148,6 +148,11 @@ class TrainConfig:
         )
 
     @property
+    def family(self) -> str:
+        """What the model is called in rows."""
+        return self.encoder
+
+    @property
     def plan(self) -> BatchPlan:
         """Scenes of a step."""
         plan = BatchPlan(self.batch, self.slots, self.fewer if self.slots > 1 else 0.0)

@@ -15,6 +15,7 @@ from colligate.networks.checkpoint import save_checkpoint
 from colligate.networks.dual import DualEncoder
 from colligate.records import Row, content_key, read_record, read_table, run_facts, settings, write_record
 from colligate.training.config import TrainConfig
+from colligate.training.pairs import trainer_of
 from colligate.training.recognition import part_scenes, recognition_rows
 from colligate.training.trainer import Best, DivergedError, Trainer
 
@@ -116,7 +117,7 @@ def _trained(configs: Sequence[TrainConfig], log: Log | None, report: Report | N
     device = _device(configs[0].device)
     with fitting_threads() if device.type == "cpu" else nullcontext(1) as threads:
         with clock.stage("setting up"):
-            trainer = Trainer(configs, device)
+            trainer = trainer_of(configs, device)
             if state.is_file() and not configs[0].force:
                 trainer.resume(state, key)
         with clock.stage("training"):
@@ -182,7 +183,7 @@ def _finish(trainer: Trainer, member: int, folder: Path, clock: Clock, threads: 
     coverage = len(division["fit"]) / config.space.num_objects
     with clock.stage("scoring"):
         rows, arrays = recognition_rows(
-            model, parts, coverage=coverage, family=config.encoder, seed=config.seed
+            model, parts, coverage=coverage, family=config.family, seed=config.seed
         )  # fmt: skip
     arrays |= {f"objects.{part}": ids for part, ids in division.items()}
     record = run_facts(
