@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import normalize
 
@@ -115,8 +116,26 @@ class QueryVectors:
         return 0 if self.concepts is None else sum(self.space.sizes)
 
 
+@runtime_checkable
+class AsksByItself(Protocol):
+    """A tower whose model has queries of its own instead of texts, as dual encoders trained on token scenes have."""
+
+    @property
+    def network(self) -> Any:
+        """Its `space` says which objects the queries are of."""
+        ...
+
+    def object_queries(self, objects: Int[Tensor, " object"]) -> Float[Tensor, "object dim"]:
+        """Vectors that ask for objects."""
+        ...
+
+    def value_queries(self) -> tuple[Float[Tensor, "value dim"], ...]:
+        """Vectors that ask for each value, concept by concept."""
+        ...
+
+
 def query_tower(model: Model) -> Tower:
-    """The tower that reads queries: texts, or single objects as a second-best.
+    """The tower that is asked: the one that reads texts, or one that has queries of its own.
 
     Raises:
         ValueError: the model reads no text.
@@ -126,12 +145,15 @@ def query_tower(model: Model) -> Tower:
         >>> query_tower(load_model("oracle:pair-rotated:8")).kind
         'text'
     """
-    if "text" not in model.towers:
-        raise ValueError(
-            f"{model.name} has no text tower (only {', '.join(model.towers)}), so nothing can be asked of it in words; "
-            "choose a two-tower model such as CLIP, or study its own tower."
-        )
-    return model.towers["text"]
+    if "text" in model.towers:
+        return model.towers["text"]
+    for tower in model.towers.values():
+        if isinstance(tower, AsksByItself):
+            return tower
+    raise ValueError(
+        f"{model.name} has no text tower (only {', '.join(model.towers)}), so nothing can be asked of it in words; "
+        "choose a two-tower model such as CLIP, or study its own tower."
+    )
 
 
 def scene_tower(model: Model, world: World, kind: str | None = None) -> Tower:
@@ -169,7 +191,7 @@ def embed_queries(
     Vectors of an ensemble's templates are averaged after each is divided by its length.
 
     Args:
-        tower: reads texts; a tower that reads scenes embeds single objects and no values.
+        tower: reads texts, or has queries of its own; another one that reads scenes embeds single objects, no values.
         world: names the concepts, and how its captions say objects.
         templates: the wording.
         store: where vectors are kept.
@@ -192,6 +214,8 @@ def embed_queries(
         found = [embed(tower, one, store=store).vectors for one in worlds]
         return found[0] if len(found) == 1 else torch.stack([normalize(one.float(), dim=1) for one in found]).mean(0)
 
+    if isinstance(tower, AsksByItself):
+        return _own_queries(tower, space)
     objects = vectors("object", space, templates.of_object(space, like))
     if tower.kind != "text":
         return QueryVectors(space, None, objects)
@@ -204,3 +228,10 @@ def embed_queries(
         for c, (name, words) in enumerate(zip(space.names, space.words, strict=True))
     )
     return QueryVectors(space, concepts, objects)
+
+
+def _own_queries(tower: AsksByItself, space: ConceptSpace) -> QueryVectors:
+    """What a model trained with queries asks; its space may have more values than the world shows."""
+    ids = tower.network.space.object_ids(space.object_values(torch.arange(space.num_objects)))
+    values = tuple(of[:size] for of, size in zip(tower.value_queries(), space.sizes, strict=True))
+    return QueryVectors(space, values, tower.object_queries(ids))

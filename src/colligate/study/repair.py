@@ -81,6 +81,8 @@ def repair(config: RepairConfig, *, report: Report | None = None) -> Study:
     clock = Clock(report)
     with clock.stage("embedding"):
         towers = open_two_towers(config, report)
+    if towers.text_side.kind != "text":
+        raise ValueError(f"{config.embedder} reads no text, and a repair is a map of texts; give a model of captions.")
     facts = {
         "kind": "repair", "version": __version__, "config": settings(config), "inputs": towers.facts,
         "scenes": towers.world.scenes.content_hash,
