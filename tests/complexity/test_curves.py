@@ -99,6 +99,7 @@ def test_a_bag_is_fitted_exactly_wherever_the_sum_is_identified():
     assert any(all(point.identified) for point in points)
 
 
+@pytest.mark.long
 def test_a_wide_layer_learns_a_product_with_enough_coverage_and_a_sum_never_does():
     space = ConceptSpace(color=12, shape=12)
     scenes = space.sample_scenes(3500, 2, generator=torch.Generator().manual_seed(0))
