@@ -6,7 +6,7 @@ import pytest
 
 from colligate.records import Row
 from colligate.report.crossmodal import judge_foils, judge_recognition, judge_repair
-from colligate.report.page import render_page
+from colligate.report.page import Run, render_page
 
 
 def scored(id: str, value: float, half: float = 0.02, **more: Any) -> Row:
@@ -78,3 +78,17 @@ def test_each_kind_has_its_page(kind: str, rows: list[Row], words: tuple[str, ..
     assert "<b>it</b>" not in page
     for word in words:
         assert word in page
+
+
+def test_several_runs_share_a_page():
+    parts = [
+        Run({"kind": "recognize"}, recognition(0.99, 0.4), {}, "First <i>"),
+        Run({"kind": "repair"}, lift("linear", 0.3), {}, "Second"),
+    ]
+    page = render_page({"kind": "paper", "name": "All", "question": "How?"}, [], {}, parts)
+    assert "</span> How?</p>" in page
+    assert "First &lt;i&gt;: Does the text find what the scene shows?" in page
+    assert "Second: What does a repair bring" in page
+    assert "First &lt;i&gt;, across its two towers, finds the values" in page
+    assert 'id="part0-recognition"' in page
+    assert 'href="#part1-repair"' in page

@@ -247,6 +247,8 @@ def _train(words: list[str]) -> int:
     show_run(result.folder, result.record, result.rows, as_json=as_json)
     if not as_json:
         say(f"Study it: colligate study run:{result.folder}")
+        if preset == "pictures":
+            say(f"Ask it:   colligate recognize run:{result.folder}")
     return 0
 
 
@@ -336,6 +338,18 @@ def take_preset(words: list[str]) -> tuple[str, list[str]]:
     return given[0], joined[:at] + joined[at + 2 :]
 
 
+def _paper(words: list[str]) -> int:
+    from colligate.study.paper import PaperConfig, paper
+
+    config = parse(PaperConfig, "paper", "Run every question of the paper, small, and write one page.", words)
+    with progress() as report:
+        result = paper(config, report)
+    for part in result.parts:
+        say(f"{part.title}: {part.folder}")
+    say(f"Record: {result.folder}\nPage:   {result.page}")
+    return 0
+
+
 def _structure(words: list[str]) -> int:
     from colligate.study.structure import StructureConfig, structure
 
@@ -389,6 +403,7 @@ def verbs() -> dict[str, Verb]:
         "check-model": (_check_model, "Try an embedder on a few items and say what was found."),
         "check-data": (_check_data, "Read a labels table and say what was understood."),
         "structure": (_structure, "Do trained models that bind follow a simple rule? Rules fitted to many of them."),
+        "paper": (_paper, "Every question of the paper, small: an embedder, models trained here, one page."),
         "compare": (_compare, "Compare finished runs: which model binds better, and how sure is that?"),
         "report": (_report, "Write the page of a finished run again."),
         "reproduce": (_reproduce, "Run a record again and compare every number."),

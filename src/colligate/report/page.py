@@ -5,6 +5,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,9 @@ from typing import Any
 from colligate.records import COLUMNS, Row, read_record, read_table, write_atomic
 from colligate.report.figures import BLUE, GREY, LEVELS, PURPLE, VERMILLION, Figure, tile_axis
 from colligate.report.kinds import KINDS, STUDY
-from colligate.report.questions import Study
+from colligate.report.questions import Section, Study
 from colligate.report.tables import decimals
-from colligate.report.verdict import Measured, fraction, percent
+from colligate.report.verdict import Measured, Tile, Verdict, fraction, percent
 
 GLOSSARY = (
     ("scene", "an ordered row of slots, each holding an object"),
@@ -38,15 +39,25 @@ GLOSSARY = (
 )
 
 
-def write_page(folder: Path, out: Path | None = None) -> Path:
-    """Write the page of a finished run.
+@dataclass(frozen=True)
+class Run:
+    """What a page is made of: a finished run's record, table and figures' data.
 
-    Args:
-        folder: a run's folder, with its record.json, table.csv and figures.json.
-        out: where the page goes; `report.html` in the folder if not given.
+    Attributes:
+        record: what `record.json` holds.
+        rows: what `table.csv` holds.
+        figures: what `figures.json` holds; a figure without points is left out.
+        title: what its sections are headed with, where a page shows several runs.
+    """
 
-    Returns:
-        Where the page is.
+    record: Mapping[str, Any]
+    rows: Sequence[Row]
+    figures: Mapping[str, Any]
+    title: str = ""
+
+
+def read_run(folder: Path, title: str = "") -> Run:
+    """Read a run's folder.
 
     Raises:
         ValueError: the folder isn't a finished run of this version, or a file of it can't be read.
@@ -60,18 +71,39 @@ def write_page(folder: Path, out: Path | None = None) -> Path:
     table = folder / "table.csv"
     if not table.is_file():
         raise ValueError(f"{folder} holds no table.csv; run the study again.")
+    return Run(record, read_table(table), given, title)
+
+
+def write_page(folder: Path, out: Path | None = None) -> Path:
+    """Write the page of a finished run; a run made of others (`parts` in its record) shows them one after the other.
+
+    Args:
+        folder: a run's folder, with its record.json, table.csv and figures.json.
+        out: where the page goes; `report.html` in the folder if not given.
+
+    Returns:
+        Where the page is.
+
+    Raises:
+        ValueError: the folder isn't a finished run of this version, or a file of it can't be read.
+    """
+    run = read_run(folder)
+    parts = [
+        read_run(folder.parent / str(part["folder"]), str(part["title"])) for part in run.record.get("parts") or []
+    ]
     target = out or folder / "report.html"
-    write_atomic(target, render_page(record, read_table(table), given).encode())
+    write_atomic(target, render_page(dict(run.record), list(run.rows), dict(run.figures), parts).encode())
     return target
 
 
-def render_page(record: dict[str, Any], rows: list[Row], figures: dict[str, Any]) -> str:
+def render_page(record: dict[str, Any], rows: list[Row], figures: dict[str, Any], parts: Sequence[Run] = ()) -> str:
     """The page as text: everything it needs is in it, and whatever a user could have typed is escaped.
 
     Args:
         record: what `record.json` holds.
         rows: what `table.csv` holds.
         figures: what `figures.json` holds; a figure without points is left out.
+        parts: other runs whose sections the page shows, in this order, instead of its own.
 
     Example:
         >>> "No verdict" in render_page({}, [Row(id="probe.object", value=0.5, n=9)], {})
@@ -84,20 +116,7 @@ def render_page(record: dict[str, Any], rows: list[Row], figures: dict[str, Any]
     inputs = _mapping(record.get("inputs"))
     model, world = _mapping(inputs.get("model")), _mapping(inputs.get("world"))
     name = str(model.get("name") or record.get("name") or "Unnamed model")
-    kind = KINDS.get(str(record.get("kind")), STUDY)
-    verdict = kind.judge(rows, name)
-    concepts = tuple(str(c) for c in _mapping(world.get("concepts"))) or tuple(
-        dict.fromkeys(row.concept for row in rows if row.concept is not None)
-    )
-    study = Study(
-        Measured(rows),
-        concepts,
-        str(model.get("kind", "")),
-        str(world.get("name", "")),
-        figures,
-        {str(k): str(v) for k, v in _mapping(record.get("calls")).items()},
-    )
-    made = kind.sections(study)
+    kind, verdict, made = _shown(Run(record, rows, figures), name) if not parts else _together(record, parts)
     plotly, script = get_plotlyjs(), _read("page.js")
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["nb"] = _unbroken
@@ -105,7 +124,7 @@ def render_page(record: dict[str, Any], rows: list[Row], figures: dict[str, Any]
     template = environment.from_string(_read("page.html"))
     return template.render(
         name=name,
-        question=kind.question,
+        question=kind,
         world=world,
         facts=_facts(world),
         when=_when(str(record.get("created", ""))),
@@ -131,6 +150,47 @@ def render_page(record: dict[str, Any], rows: list[Row], figures: dict[str, Any]
         script=Markup(script),
         policy=Markup(_policy(plotly, script)),
     )
+
+
+def _shown(run: Run, name: str) -> tuple[str, Verdict, tuple[Section, ...]]:
+    """Question, verdict and sections of one run."""
+    inputs = _mapping(run.record.get("inputs"))
+    model, world = _mapping(inputs.get("model")), _mapping(inputs.get("world"))
+    kind = KINDS.get(str(run.record.get("kind")), STUDY)
+    concepts = tuple(str(c) for c in _mapping(world.get("concepts"))) or tuple(
+        dict.fromkeys(row.concept for row in run.rows if row.concept is not None)
+    )
+    study = Study(
+        Measured(run.rows),
+        concepts,
+        str(model.get("kind", "")),
+        str(world.get("name", "")),
+        run.figures,
+        {str(k): str(v) for k, v in _mapping(run.record.get("calls")).items()},
+    )
+    return kind.question, kind.judge(run.rows, name), kind.sections(study)
+
+
+def _together(record: Mapping[str, Any], parts: Sequence[Run]) -> tuple[str, Verdict, tuple[Section, ...]]:
+    """The sections of several runs on one page, each under its run's title; sections without numbers are left out."""
+    sentences, tiles, made = list[str](), list[Tile](), list[Section]()
+    for i, part in enumerate(parts):
+        _, verdict, sections = _shown(part, part.title)
+        sentences.append(verdict.sentence)
+        tiles += [tile for tile in verdict.tiles if tile.row is not None and tile.row.value is not None][:2]
+        for section in sections:
+            if section.missing:
+                continue
+            figures = tuple(replace(figure, key=f"part{i}-{figure.key}") for figure in section.figures)
+            made.append(replace(
+                section, key=f"part{i}-{section.key}", title=f"{part.title}: {section.title}", figures=figures
+            ))  # fmt: skip
+    anchors = {section.key for section in made}
+    placed = [
+        replace(tile, key=next((key for key in anchors if key.endswith(f"-{tile.key}")), made[0].key)) for tile in tiles
+    ]
+    question = str(record.get("question") or STUDY.question)
+    return question, Verdict(" ".join(sentences), tuple(placed)), tuple(made)
 
 
 def _unbroken(text: str) -> str:

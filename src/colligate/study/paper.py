@@ -1,0 +1,156 @@
+"""The whole paper on one page: a real embedder, models trained here, and matching across towers."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from colligate import __version__
+from colligate.engine import Clock, Report, peak_memory
+from colligate.records import Row, command, content_key, read_record, read_table, run_facts, settings, write_record
+from colligate.study.battery import study
+from colligate.study.config import StudyConfig
+from colligate.study.crossmodal import RecognizeConfig, recognize
+from colligate.study.structure import StructureConfig, structure
+from colligate.training.config import TrainConfig
+from colligate.training.loop import train
+from colligate.training.pairs import PicturesConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaperConfig:
+    """What stands for the paper's models, and how long ours are trained."""
+
+    embedder: str = "sbert:all-MiniLM-L6-v2"
+    """The real embedder of tables 2 to 5 and figures 2, 4 and 8; empty for none."""
+    scenes: str = "text8x8"
+    """Its world."""
+    coverages: tuple[float, ...] = (0.3, 0.8)
+    """Shares of the objects that trained models are shown (figures 6 to 9)."""
+    steps: int = 1_000
+    """Steps of each training of token scenes."""
+    pictures: int = 600
+    """Steps of each training of pictures against captions; 0 for none."""
+    seed: int = 0
+    """Of everything."""
+    out: Path | None = None
+    """Where to write the page; default: in the run's folder."""
+    runs: Path = Path("runs")
+    """Folder of run folders."""
+    store: Path | None = None
+    """Folder in which embedded vectors are kept."""
+    force: bool = False
+    """Run again even what is finished."""
+
+    def __post_init__(self) -> None:
+        if not self.embedder and not self.coverages:
+            raise ValueError("Name an embedder, a coverage to train at, or both.")
+
+
+class Part(NamedTuple):
+    """One run of the page, and what it is called there."""
+
+    title: str
+    folder: Path
+
+
+class Paper(NamedTuple):
+    """A finished page of several runs."""
+
+    folder: Path
+    parts: tuple[Part, ...]
+    record: dict[str, object]
+    page: Path
+
+
+def paper(config: PaperConfig, report: Report | None = None) -> Paper:
+    """Run every question of the paper, small, and write one page; what is finished already is taken as it is.
+
+    The real embedder's study (tables 2 to 5, figures 2, 4, 8); dual encoders trained on token scenes at a low and a
+    high coverage (figures 5, 6) and the rules that fit them (figures 7 to 9); pictures against captions at both
+    coverages, each asked across its towers.
+
+    Args:
+        config: which embedder, and how long to train.
+        report: told about progress.
+
+    Raises:
+        ValueError: the embedder or a coverage can't be had.
+
+    Paper: arXiv:2605.31503, all of it.   Differs: small grids and protocol `strict`; intervals everywhere.
+    """
+    from colligate.report.page import write_page
+
+    clock, parts = Clock(report), list[Part]()
+    for name, part in _parts(config, report):
+        with clock.stage(name):
+            parts += part()
+    facts = {"kind": "paper", "version": __version__, "config": settings(config),
+             "parts": [part.folder.name for part in parts]}  # fmt: skip
+    folder = config.runs / f"paper-{content_key(facts)}"
+    record = run_facts("paper", "The paper, on models at hand", config, seconds=clock.seconds, memory=peak_memory()) | {
+        "question": "How can embedding models bind concepts?",
+        "command": command("paper", config),
+        "parts": [{"title": part.title, "folder": part.folder.name} for part in parts],
+    }  # fmt: skip
+    rows = list[Row]()
+    for part in parts:
+        rows += [row for row in read_table(part.folder / "table.csv") if row.value is not None]
+    write_record(folder, record, rows, {}, {})
+    return Paper(folder, tuple(parts), read_record(folder), write_page(folder, config.out))
+
+
+Run = Callable[[], list[Part]]
+"""What does a part of the page."""
+
+
+def _parts(config: PaperConfig, report: Report | None) -> Iterator[tuple[str, Run]]:
+    """Every run, lazily: its stage's name and what does it."""
+    if config.embedder:
+        yield "the embedder", lambda: [_embedder(config, report)]
+    trained = list[Path]()
+    for coverage in config.coverages:
+
+        def tokens(coverage: float = coverage) -> list[Part]:
+            done = train(
+                TrainConfig(coverage=coverage, steps=config.steps, warmup=min(200, config.steps // 4), seed=config.seed,
+                            runs=config.runs, force=config.force), report=report,
+            )  # fmt: skip
+            trained.append(done.folder)
+            return [Part(f"Trained on {coverage:.0%} of objects", done.folder)]
+
+        yield f"training at {coverage:.0%}", tokens
+    if config.coverages:
+        yield "rules of trained models", lambda: [_rules(config, trained, report)]
+    for coverage in config.coverages if config.pictures else ():
+        yield f"pictures at {coverage:.0%}", lambda coverage=coverage: _pictures(config, coverage, report)
+
+
+def _embedder(config: PaperConfig, report: Report | None) -> Part:
+    done = study(
+        StudyConfig(embedder=config.embedder, scenes=config.scenes, seed=config.seed, runs=config.runs,
+                    store=config.store, force=config.force), page=False, report=report,
+    )  # fmt: skip
+    return Part(config.embedder, done.folder)
+
+
+def _rules(config: PaperConfig, trained: list[Path], report: Report | None) -> Part:
+    done = structure(
+        StructureConfig(trained=tuple(trained), seed=config.seed, runs=config.runs, force=config.force), report
+    )
+    return Part("Rules of the trained models", done.folder)
+
+
+def _pictures(config: PaperConfig, coverage: float, report: Report | None) -> list[Part]:
+    """Pictures against captions, trained and then asked across their towers."""
+    hold_out = "swaps" if coverage >= 0.5 else "objects"
+    done = train(
+        PicturesConfig(coverage=coverage, hold_out=hold_out, steps=config.pictures, seed=config.seed,
+                       warmup=min(200, config.pictures // 4), runs=config.runs, force=config.force), report=report,
+    )  # fmt: skip
+    asked = recognize(
+        RecognizeConfig(embedder=f"run:{done.folder}", seed=config.seed, runs=config.runs, store=config.store,
+                        force=config.force), report=report,
+    )  # fmt: skip
+    title = f"Pictures and captions of {coverage:.0%} of objects"
+    return [Part(title, done.folder), Part(f"{title}, across towers", asked.folder)]
