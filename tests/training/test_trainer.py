@@ -247,6 +247,7 @@ def test_a_run_killed_outright_goes_on_to_the_same_curve(tmp_path):
             break
     os.kill(killed.pid, signal.SIGKILL)
     killed.wait()
+    killed.stdout.close()
     time.sleep(0.1)
     states = list((tmp_path / "killed").glob("train-*/state.safetensors"))
     assert len(states) == 1

@@ -173,7 +173,7 @@ class Trainer:
         tensors |= {"sum": self._sum}
         facts = {
             "schema": STATE_SCHEMA, "key": key, "step": self.step, "since": self._since, "curves": self.curves,
-            "best": [list(best) for best in self.best],
+            "best": [list(best) for best in self.best], "threads": torch.get_num_threads(),
         }  # fmt: skip
         held = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
         write_atomic(path, save(held, {"state": json.dumps(facts)}))
@@ -210,6 +210,7 @@ class Trainer:
         for m, generator in enumerate(self.generators):
             generator.set_state(tensors[f"generator.{m}"].cpu())
         self._sum = tensors["sum"]
+        torch.set_num_threads(facts["threads"])  # sums are grouped by thread: another number would round otherwise
         self.step, self._since, self.curves = facts["step"], facts["since"], facts["curves"]
         self.best = [Best(int(step), float(score)) for step, score in facts["best"]]
 
