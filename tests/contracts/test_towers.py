@@ -22,6 +22,8 @@ NETWORKS = {
     "sbert": "sbert",
     "open_clip": "open_clip",
 }
+TRAINED = {"pictures": "run"}
+LOADERS = NETWORKS | TRAINED
 ORACLES = ("no-binding", "object-product", "object-table", "scene-table")
 ROWS = torch.tensor([7, 0, 599, 31, 7, 250])
 
@@ -35,12 +37,12 @@ def world() -> World:
 def load(tiny: Callable[[str], Path]) -> Callable[..., Model]:
     @cache
     def loaded(name: str, **options: Any) -> Model:
-        return load_model(f"{NETWORKS[name]}:{tiny(name)}" if name in NETWORKS else f"oracle:{name}:16", **options)
+        return load_model(f"{LOADERS[name]}:{tiny(name)}" if name in LOADERS else f"oracle:{name}:16", **options)
 
     return loaded
 
 
-every = pytest.mark.parametrize("name", [*NETWORKS, *ORACLES])
+every = pytest.mark.parametrize("name", [*NETWORKS, *TRAINED, *ORACLES])
 every_network = pytest.mark.parametrize("name", list(NETWORKS))
 
 
@@ -68,7 +70,7 @@ def test_one_float_vector_an_item_whatever_the_batch_and_order(
 def test_the_fingerprint_is_json_and_the_same_when_loaded_again(
     name: str, load: Callable[..., Model], tiny: Callable[[str], Path]
 ) -> None:
-    again = load_model(f"{NETWORKS[name]}:{tiny(name)}" if name in NETWORKS else f"oracle:{name}:16")
+    again = load_model(f"{LOADERS[name]}:{tiny(name)}" if name in LOADERS else f"oracle:{name}:16")
     for kind, tower in load(name).towers.items():
         first = json.dumps(tower.fingerprint, sort_keys=True)
         assert first == json.dumps(again.towers[kind].fingerprint, sort_keys=True)

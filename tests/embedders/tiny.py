@@ -164,3 +164,20 @@ def open_clip(folder: Path, **changes: Any) -> Path:
     perturb(module)
     save_file({k: v.contiguous() for k, v in module.state_dict().items()}, folder / "open_clip_model.safetensors")
     return folder
+
+
+def pictures(folder: Path) -> Path:
+    """What `colligate train --preset pictures` leaves."""
+    from colligate.networks.checkpoint import save_checkpoint
+    from colligate.networks.dual import DualEncoder, DualShape
+    from colligate.networks.encoders import EncoderShape
+    from colligate.scenes.sprites import sprite_space
+
+    shapes: Any = {
+        name: EncoderShape(kind=kind, width=16, heads=2, dim=12)
+        for name, kind in (("scene", "pictures"), ("query", "captions"))
+    }
+    network = DualEncoder(sprite_space(8, 3), 2, DualShape(**shapes), seeds=[3])
+    perturb(network)
+    save_checkpoint(folder, network.requires_grad_(False), {"config": {"coverage": 0.8}, "step": 5})
+    return folder

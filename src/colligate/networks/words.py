@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from functools import cached_property
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from colligate.networks.encoders import Encoder, EncoderShape, sinusoids
 from colligate.networks.stacked import Affine, Block, Table, generators
 from colligate.scenes.space import ConceptSpace
 
-OTHERS = ("a", "an", "and", "of", "photo", "picture", "something", "with")
+OTHERS = ("a", "an", "and", "left", "of", "photo", "picture", "right", "something", "with")
 """Words besides those for values."""
 SCENES = ("{objects}", "a photo of {objects}", "a picture of {objects}", "a picture with {objects}")
 """Wordings of a scene; an object is "a" and its values' words, two are joined by "and"."""
@@ -104,6 +104,15 @@ class CaptionEncoder(Encoder):
         for slot in range(values.shape[2]):
             parts += [joined] * (slot > 0) + [a, values[:, :, slot] + self.starts]
         return torch.cat([*parts, *(self._fixed(word, head, values.device) for word in after.split())], 2)
+
+    def say_places(
+        self, values: Int[Tensor, "member item 2 concept"], leftmost: Bool[Tensor, "member item"]
+    ) -> Int[Tensor, "member item token"]:
+        """Word numbers of "a ... left of a ...", or "right of" where the first one isn't the leftmost."""
+        head = values.shape[:2]
+        a, of, left, right = (self._fixed(word, head, values.device) for word in ("a", "of", "left", "right"))
+        first, second = (values + self.starts).unbind(2)
+        return torch.cat([a, first, torch.where(leftmost[..., None], left, right), of, a, second], 2)
 
     def say_values(self, members: int, wording: int = 0) -> Int[Tensor, "member value token"]:
         """Word numbers that ask for each value, concept by concept, in one of the wordings `VALUES`."""

@@ -67,12 +67,12 @@ class SpriteSheet:
     change by whole pixels of radius, as the canvas moves and changes them, but drawn from the caller's generator.
 
     Attributes:
-        canvas: what draws the objects; hard-edged (smooth=1).
+        canvas: what draws the objects; hard-edged (smooth=1), of a stated radius.
         space: the concepts.
         slots: most objects in a scene.
 
     Raises:
-        ValueError: an anti-aliased canvas, or one that can't draw the space.
+        ValueError: an anti-aliased canvas, one without radius, or one that can't draw the space.
 
     Example:
         >>> sheet = SpriteSheet(sprite_canvas(), sprite_space(3, 2), 2)
@@ -87,15 +87,15 @@ class SpriteSheet:
     slots: int
 
     def __post_init__(self) -> None:
-        if self.canvas.smooth != 1:
-            raise ValueError("Sprites have hard edges; give a canvas with smooth=1.")
+        if self.canvas.smooth != 1 or self.canvas.radius is None:
+            raise ValueError("Sprites have hard edges and a stated size; give a canvas with smooth=1 and a radius.")
         self.canvas.check(self.space)
         self.canvas.draw(self.space.scenes([[0] * self.slots]))  # whether all slots fit, with their jitter
 
     @property
     def radii(self) -> tuple[int, ...]:
         """Radii in whole pixels that objects can have, smallest first."""
-        radius, change = self.canvas.radius or self.canvas.side / 7, self.canvas.resize
+        radius, change = self.canvas.radius or 1.0, self.canvas.resize
         return tuple(range(round(radius * (1 - change)), round(radius * (1 + change)) + 1))
 
     @property

@@ -40,8 +40,8 @@ class PicturesConfig(TrainConfig):
     shapes: int = 9
     """Number of shapes, up to 9."""
     hold_out: Literal["objects", "swaps"] = "swaps"
-    """How objects are held out: in closed swap quadruples, or at random (below a coverage of about 0.5, where quadruples
-    would hide whole shapes, and are plenty at random)."""
+    """How objects are held out: in closed swap quadruples, or at random. Below a coverage of about 0.5 quadruples would
+    hide whole shapes, and are plenty at random."""
     validation: float = 0.3
     """Share of the held-out objects that choose the checkpoint."""
     encoder: EncoderKind = "value-tokens"
@@ -68,6 +68,10 @@ class PicturesConfig(TrainConfig):
     """Transformer layers of the picture encoder."""
     query_layers: int = 2
     """Transformer layers of the caption encoder."""
+    steps: int = 1000
+    """Steps of training; it stops by steps, never by the clock."""
+    warmup: int = 100
+    """Steps in which the rate rises."""
     fewer: float = 0.15
     """Share of scenes with fewer objects than slots."""
 
@@ -149,19 +153,37 @@ class PairTrainer(Trainer):
         space, scale = config.space, model.log_scale.exp().clamp(max=config.warmest)
         with self._autocast():
             scenes = reader.encode_pixels(pictures)
-            captions = teller.encode_words(teller.say(space.object_values(said), wording % len(SCENES)))
+            captions, same = self._captions(teller, batch.objects[:, : said.shape[1]], said, wording)
             objects = space.object_values(targets.ids)[:, :, None]
             by_object = teller.encode_words(teller.say(objects, (wording // 3) % len(SCENES)))
             by_value = teller.encode_words(teller.say_values(model.members, wording % len(VALUES)))
         scenes, by_object, by_value = (model.compared(found) for found in (scenes, by_object, by_value))
         whole = scenes[:, : said.shape[1]]
-        loss = config.caption_loss * caption_loss(whole, model.compared(captions), same_scenes(said), scale)
+        loss = config.caption_loss * caption_loss(whole, model.compared(captions), same, scale)
         if config.object_loss:
             loss = loss + config.object_loss * self.objective(scenes, by_object, targets, scale, model.bias)
         if config.value_loss:
             true = value_targets(space, space.object_values(batch.objects))
             loss = loss + config.value_loss * self.value_objective(scenes, by_value, true, scale, model.bias)
         return loss
+
+    def _captions(
+        self,
+        teller: CaptionEncoder,
+        objects: Int[Tensor, "member scene slot"],
+        said: Int[Tensor, "member scene slot"],
+        wording: int,
+    ) -> tuple[Float[Tensor, "member scene dim"], Bool[Tensor, "member scene scene"]]:
+        """Vectors of the scenes' captions in the wording whose turn it is, and of which scenes each is true.
+
+        The last wording of two objects says which one is on the left, so it isn't true of the scene's twin.
+        """
+        values, slots = self.config.space.object_values(said), objects.shape[2]
+        turn = wording % (len(SCENES) + (slots == 2))
+        if turn < len(SCENES):
+            return teller.encode_words(teller.say(values, turn)), same_scenes(said)
+        words = teller.say_places(values, said[..., 0] == objects[..., 0])
+        return teller.encode_words(words), (objects[:, :, None] == objects[:, None]).all(3)
 
     def _pictures(self, objects: Int[Tensor, "member scene slot"]) -> UInt8[Tensor, "member scene 3 high wide"]:
         """Pictures of scenes, each member's drawn by its own generator."""
