@@ -127,7 +127,12 @@ def _trainings(folder: Path) -> list[Path]:
 
 def _model(folder: Path, record: Mapping[str, Any], config: StructureConfig) -> dict[str, Any]:
     """One model's settings, its own recognition, and each rule's."""
-    tower = cast("TrainedTower", load(str(folder), LoadOptions()).towers["scene"])
+    towers = load(str(folder), LoadOptions()).towers
+    if "scene" not in towers:
+        raise ValueError(
+            f"{folder} was trained on pictures and reads no token scenes; take colligate complexity run:{folder}."
+        )
+    tower = cast("TrainedTower", towers["scene"])
     scenes = _grid_scenes(tower, config)
     embeddings = Embeddings(tower.embed(scenes), scenes)
     curve = CurveSettings(
