@@ -130,7 +130,7 @@ def measure(*, quick: bool) -> Iterator[Line]:
     """The table's lines."""
     small = {"layers": 2, "query_layers": 2, "batch": 64} if quick else {}
     config = replace(PaperConfig(), warmup=0, **small)
-    steps = 2 if quick else 5
+    steps = 2 if quick else 3
     with fitting_threads() as threads:
         recipe = recipe_steps(config, steps)
         say(f"  recipe {recipe.wall:.2f} s a step")
