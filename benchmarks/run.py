@@ -13,7 +13,7 @@ import sys
 
 from measuring import Line, Stopwatch
 
-BENCHMARKS = ("decomposition", "probes", "measurements", "complexity", "training")
+BENCHMARKS = ("decomposition", "probes", "measurements", "complexity", "training", "crossmodal")
 
 
 def seconds(watch: Stopwatch | None) -> str:

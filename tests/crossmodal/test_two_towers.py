@@ -211,3 +211,33 @@ def test_the_oracles_towers_agree_on_scenes_and_captions():
     assert torch.equal(towers["scene"].embed(world.scenes), towers["text"].embed(world.texts()))
     with pytest.raises(ValueError, match="names no object"):
         towers["text"].embed(["the"])
+
+
+def test_a_model_with_queries_of_its_own_is_asked_by_them():
+    from colligate.crossmodal.queries import embed_queries, query_tower
+    from colligate.embedders import Model
+    from colligate.embedders.trained import TrainedTower
+    from colligate.networks.dual import DualEncoder, DualShape
+
+    trained = ConceptSpace(color=4, shape=3)
+    tower = TrainedTower(DualEncoder(trained, 2, DualShape(), seeds=[0]), "fresh")
+    space = ConceptSpace(color=3, shape=2)  # the world shows fewer values than the model knows
+    world = World("part", space.all_scenes(slots=2))
+    assert query_tower(Model("trained", {"scene": tower})) is tower
+    queries = embed_queries(tower, world)
+    assert queries.concepts is not None
+    assert [len(of) for of in queries.concepts] == [3, 2]
+    own = tower.object_queries(torch.tensor([4]))[0]  # values 1 and 1: object 3 here, 4 in the trained space
+    torch.testing.assert_close(queries.objects[3], own)
+
+
+def test_a_model_without_texts_cannot_be_repaired(run: Callable, monkeypatch: pytest.MonkeyPatch):
+    from colligate.embedders import Model
+    from colligate.embedders.trained import TrainedTower
+    from colligate.networks.dual import DualEncoder, DualShape
+
+    tower = TrainedTower(DualEncoder(ConceptSpace(color=8, shape=3), 2, DualShape(), seeds=[0]), "fresh")
+    monkeypatch.setattr("colligate.study.sources.load_model", lambda *_, **__: Model("trained", {"scene": tower}))
+    code, said = run("repair", "mine:model", "--scenes", "clevr")
+    assert code == 2
+    assert "reads no text, and a repair is a map of texts" in said
