@@ -2,6 +2,7 @@
 
 colligate study EMBEDDER --scenes WORLD      every measurement, one record, one page
 colligate probe|decompose|edit|remove|information EMBEDDER --scenes WORLD      one of them
+colligate recognize|foils|repair EMBEDDER --scenes WORLD      two towers: matching by words, and its repair
 colligate embed|render|check-model|check-data|report|reproduce|worlds
 """
 

@@ -4,6 +4,8 @@ colligate.study.config       what a verb is asked: its flags
 colligate.study.sources      models, worlds, files: where vectors come from
 colligate.study.battery      every measurement of one embedder
 colligate.study.rules        rules fitted on some objects, scored on others
+colligate.study.crossmodal   two towers: recognition by words, foils
+colligate.study.repair       maps fitted on a frozen model's text side
 colligate.study.provenance   what a record says of its inputs
 colligate.study.reproduce    a record, run again
 """
