@@ -85,7 +85,8 @@ def test_the_control_stands_beside_the_same_measurement() -> None:
     assert [row.random_init for row in beside] == [None, 0.2, 0.3]
     assert [row.value for row in beside] == [1.0, 0.9, 0.8]
     without = with_random_init(rows, [], "vectors came without a model")
-    assert [row.reason for row in without] == ["vectors came without a model"] * 2 + ["no interval"]
+    said = "vectors came without a model"
+    assert [row.reason for row in without] == [said, said, f"no interval; {said}"]
 
 
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,6 +151,25 @@ def test_a_run_that_did_not_finish_is_not_taken_for_one(
     monkeypatch.setattr(records, "write_atomic", write)
     with pytest.raises(OSError, match="No space left"):
         write_record(tmp_path, {}, [], {}, {})
+    with pytest.raises(ValueError, match=r"no record\.json"):
+        read_record(tmp_path)
+
+
+@pytest.mark.parametrize("fails", ["table.csv", "figures.json", "arrays.safetensors", "record.json"])
+def test_a_repetition_that_is_killed_leaves_no_mixture_of_two_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    write_record(tmp_path, {"kind": "study"}, [Row(id="a", value=1.0)], {}, {})
+    write = write_atomic
+
+    def killed(path: Path, content: bytes) -> None:
+        if path.name == fails:
+            raise KeyboardInterrupt
+        write(path, content)
+
+    monkeypatch.setattr(records, "write_atomic", killed)
+    with pytest.raises(KeyboardInterrupt):
+        write_record(tmp_path, {"kind": "study"}, [Row(id="a", value=2.0)], {}, {})
     with pytest.raises(ValueError, match=r"no record\.json"):
         read_record(tmp_path)
 

@@ -322,6 +322,15 @@ def read_record(folder: Path) -> dict[str, Any]:
     return record
 
 
+def unfinish(folder: Path) -> None:
+    """Take the `record.json` out of a folder that is about to be written anew.
+
+    Whoever puts files of their own into a run's folder calls this before the first of them: a run that is killed
+    halfway then leaves an unfinished folder, not one of old and new files.
+    """
+    (folder / "record.json").unlink(missing_ok=True)
+
+
 def write_record(
     folder: Path,
     record: Mapping[str, object],
@@ -329,10 +338,10 @@ def write_record(
     figures: Mapping[str, object],
     arrays: Mapping[str, Any],
 ) -> None:
-    """Write a run's folder; `record.json` comes last, so that a folder with one is finished.
+    """Write a run's folder; `record.json` goes first and comes last, so that a folder with one is whole.
 
     Args:
-        folder: where it goes.
+        folder: where it goes; what an earlier run left there is replaced.
         record: settings, inputs, versions.
         rows: the table.
         figures: JSON-able points behind the report's figures.
@@ -340,6 +349,7 @@ def write_record(
     """
     from safetensors.torch import save
 
+    unfinish(folder)
     write_atomic(folder / "table.csv", table_bytes(rows))
     write_atomic(folder / "figures.json", json.dumps(figures, allow_nan=False).encode())
     write_atomic(folder / "arrays.safetensors", save({k: v.contiguous() for k, v in arrays.items()}))

@@ -53,6 +53,22 @@ def test_the_same_call_finds_the_run_and_force_repeats_it(tiny):
     assert [row.value for row in forced.rows] == [row.value for row in first.rows]
 
 
+def test_a_killed_repetition_leaves_no_old_record_beside_new_weights(tiny, monkeypatch):
+    first = train(tiny)
+
+    def killed(*args, **named):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(loop, "recognition_rows", killed)
+    with pytest.raises(KeyboardInterrupt):
+        train(replace(tiny, force=True))
+    assert not (first.folder / "record.json").exists()
+    monkeypatch.undo()
+    again = train(tiny)
+    assert not again.found
+    assert [row.value for row in again.rows] == [row.value for row in first.rows]
+
+
 def test_a_stack_leaves_the_folders_of_its_members(tiny):
     members = [replace(tiny, seed=seed) for seed in (0, 1)]
     train(members[1])

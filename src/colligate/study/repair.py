@@ -11,7 +11,16 @@ from colligate.crossmodal.repair_data import repair_data
 from colligate.crossmodal.repairing import Repaired, repair_curve
 from colligate.engine import Clock, Report, fitting_threads, peak_memory
 from colligate.networks.maps import MapKind, save_map
-from colligate.records import command, content_key, read_record, read_table, run_facts, settings, write_record
+from colligate.records import (
+    command,
+    content_key,
+    read_record,
+    read_table,
+    run_facts,
+    settings,
+    unfinish,
+    write_record,
+)
 from colligate.study.battery import Study
 from colligate.study.config import SourceConfig
 from colligate.study.crossmodal import TwoTowers, open_two_towers
@@ -132,6 +141,7 @@ def _of_run(config: RepairConfig) -> RepairConfig:
 def _save(folder: Path, config: RepairConfig, towers: TwoTowers, kept: Repaired, kind: MapKind, coverage: float) -> str:
     """Write the map, and say in a sentence what it is."""
     fingerprint = towers.text_side.fingerprint
+    unfinish(folder)
     save_map(folder, kept.repair.map, kept.repair.shape, kept.repair.space, {
         "embedder": config.embedder,
         "read": {"layer": config.layer, "pooling": config.pooling, "normalize": config.normalize},

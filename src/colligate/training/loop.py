@@ -13,7 +13,7 @@ from colligate import __version__
 from colligate.engine import Clock, Report, fitting_threads, peak_memory
 from colligate.networks.checkpoint import save_checkpoint
 from colligate.networks.dual import DualEncoder
-from colligate.records import Row, content_key, read_record, read_table, run_facts, settings, write_record
+from colligate.records import Row, content_key, read_record, read_table, run_facts, settings, unfinish, write_record
 from colligate.training.config import TrainConfig
 from colligate.training.pairs import trainer_of
 from colligate.training.recognition import part_scenes, recognition_rows
@@ -168,6 +168,7 @@ def _save_model(trainer: Trainer, member: int, folder: Path) -> DualEncoder:
         "objects": {part: ids.tolist() for part, ids in trainer.divisions[member].items()}
         if config.space.num_objects <= 10_000 else None,
     }  # fmt: skip
+    unfinish(folder)
     save_checkpoint(folder, model, facts)
     return model
 

@@ -10,7 +10,17 @@ from typing import Any, Literal
 
 from colligate import __version__
 from colligate.engine import Clock, Report, peak_memory
-from colligate.records import Row, content_key, read_record, read_table, run_facts, settings, write_atomic, write_record
+from colligate.records import (
+    Row,
+    content_key,
+    read_record,
+    read_table,
+    run_facts,
+    settings,
+    unfinish,
+    write_atomic,
+    write_record,
+)
 from colligate.training.config import TrainConfig
 from colligate.training.loop import Training, train_stack
 
@@ -128,6 +138,7 @@ def sweep(config: SweepConfig, report: Report | None = None) -> Sweep:
     record = run_facts("sweep", folder.name, config.train, seconds=clock.seconds, memory=peak_memory()) | {
         "config": {**_facts(config), "runs": str(config.runs)}, "trainings": len(found),
     }  # fmt: skip
+    unfinish(folder)
     write_atomic(folder / "runs.csv", _runs_table(found))
     write_record(folder, record, rows, {"spread": spread(rows)}, {})
     return Sweep(folder, rows, read_record(folder))
