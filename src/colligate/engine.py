@@ -1,16 +1,22 @@
 """How work is run: how many threads serve it, how long its stages take, how much memory it takes."""
 
+import os
 import resource
 import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 import torch
 
 Report = Callable[[str, int, int], None]
 """Called with a stage, how much of it is done, and how much there is."""
+
+
+class WorkError(RuntimeError):
+    """The work failed, though the call was right: a model gave no usable vectors, a file of ours is damaged."""
 
 
 @dataclass
@@ -45,35 +51,57 @@ def peak_memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
-def _seconds(threads: int, repeats: int = 40) -> float:
-    """Time small products and sums, the bulk of the work here, in so many threads."""
-    torch.set_num_threads(threads)
-    left, right = torch.ones(512, 256), torch.ones(256, 128)
-    best = float("inf")
-    for _ in range(3):
-        start = time.perf_counter()
-        for _ in range(repeats):
-            (left @ right).logsumexp(1).sum()
-        best = min(best, time.perf_counter() - start)
-    return best
+_ASKED: ContextVar[int | None] = ContextVar("asked", default=None)
+"""Threads that a caller has asked for, where it has."""
+
+
+@contextmanager
+def using_threads(threads: int | None) -> Generator[None, None, None]:
+    """Let every fit inside use so many threads, such as the number that a record names; None changes nothing.
+
+    Example:
+        >>> with using_threads(2), fitting_threads() as threads:
+        ...     threads
+        2
+    """
+    token = _ASKED.set(_ASKED.get() if threads is None else threads)
+    try:
+        yield
+    finally:
+        _ASKED.reset(token)
+
+
+def chosen_threads() -> int:
+    """How many threads fit: as many as a caller or $COLLIGATE_THREADS says, else one.
+
+    The number is never found by a trial: sums are grouped by thread, so that another number rounds otherwise, and the
+    same seed must give the same bytes however busy the machine is. One is the default because the operations here are
+    small: docs/performance.md has the measurement.
+
+    Raises:
+        ValueError: $COLLIGATE_THREADS is no number of threads.
+    """
+    asked, named = _ASKED.get(), os.environ.get("COLLIGATE_THREADS", "")
+    if asked is not None:
+        return asked
+    if not named:
+        return 1
+    if not named.isascii() or not named.isdigit() or int(named) < 1:
+        raise ValueError(f"COLLIGATE_THREADS is {named!r}; give a number of threads, such as 2, or unset it.")
+    return int(named)
 
 
 @contextmanager
 def fitting_threads() -> Generator[int, None, None]:
-    """Use as many threads as serve small operations best, found by a trial of some tens of milliseconds.
-
-    Where other programs keep the cores busy, threads that wait for each other cost tenfold; one thread then is the
-    fastest. The number is given to the body, and the old one comes back after it.
+    """Use `chosen_threads` inside, and the number of before afterwards; the number is given for the record.
 
     Example:
         >>> with fitting_threads() as threads:
-        ...     threads >= 1
+        ...     threads == torch.get_num_threads()
         True
     """
-    before = torch.get_num_threads()
+    before, chosen = torch.get_num_threads(), chosen_threads()
     try:
-        alone, together = _seconds(1), _seconds(before)
-        chosen = before if together < 0.9 * alone else 1
         torch.set_num_threads(chosen)
         yield chosen
     finally:

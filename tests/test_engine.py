@@ -1,0 +1,55 @@
+"""How work is run: the same number of threads whatever the machine is busy with."""
+
+import pytest
+import torch
+
+from colligate import engine
+from colligate.engine import Clock, chosen_threads, fitting_threads, using_threads
+
+
+@pytest.fixture(autouse=True)
+def _unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLLIGATE_THREADS", raising=False)
+
+
+def test_one_thread_fits_unless_told_otherwise_and_no_stopwatch_decides(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(engine.time, "perf_counter", lambda: pytest.fail("a clock was read"))
+    with fitting_threads() as threads:
+        assert threads == torch.get_num_threads() == 1
+    monkeypatch.setenv("COLLIGATE_THREADS", "3")
+    before = torch.get_num_threads()
+    with fitting_threads() as threads:
+        assert threads == torch.get_num_threads() == 3
+    assert torch.get_num_threads() == before
+
+
+def test_a_caller_is_heard_before_the_environment(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLLIGATE_THREADS", "3")
+    with using_threads(2):
+        assert chosen_threads() == 2
+        with using_threads(None):
+            assert chosen_threads() == 2
+    assert chosen_threads() == 3
+
+
+@pytest.mark.parametrize("named", ["0", "-1", "two", "1.5", "\u00b2"])
+def test_a_wrong_number_of_threads_is_refused(monkeypatch: pytest.MonkeyPatch, named: str):
+    monkeypatch.setenv("COLLIGATE_THREADS", named)
+    with pytest.raises(ValueError, match="COLLIGATE_THREADS is .*; give a number of threads"):
+        chosen_threads()
+
+
+def test_the_old_number_comes_back_after_a_failure():
+    before = torch.get_num_threads()
+    with pytest.raises(KeyError), using_threads(before + 1), fitting_threads():
+        raise KeyError
+    assert torch.get_num_threads() == before
+
+
+def test_stages_are_timed_and_told():
+    told = list[tuple[str, int, int]]()
+    clock = Clock(lambda *what: told.append(what))
+    with clock.stage("a"):
+        pass
+    assert told == [("a", 0, 1), ("a", 1, 1)]
+    assert clock.seconds["a"] >= 0
