@@ -96,7 +96,7 @@ def test_the_authors_numbers_lie_within_five_of_our_seeds(form, name, coverage):
     split = Split(rows[0], rows[0][:0], rows[1], "authors", {"fit": fit, "validation": fit[:0], "test": test})
     data = Data.of(embeddings)
     settings = CurveSettings(protocol="paper", families=("paper.additive",))
-    scoring = _Scoring(embeddings, data, Readers.same(probes, scenes), settings)
+    scoring = _Scoring(embeddings, data, [Readers.same(probes, scenes)], settings)
     ceiling = scoring.point("ceiling", coverage, [split], None)
     expected = json.loads((GOLDEN / "authors.json").read_text())["complexity_probe_ceiling"][f"frac{coverage}"]
     assert ceiling.mean("object") == pytest.approx(expected["test_only"]["object"], abs=1e-6)

@@ -111,7 +111,7 @@ def test_the_gradient_of_a_global_product_is_that_of_its_value(scenes, positions
     expected = (targets.double() - project @ products).square().mean(0) + 1e-2 * exact.square().sum(1)
     expected.sum().backward()
     members = torch.arange(3)
-    problems = [problem]
+    problems: list[_SceneProblem | _GridProblem] = [problem]
     if (grid := _grid(scenes, positions, factors)) is not None:
         laid = targets[grid[1]].T.reshape(3, 30, -1)
         problems.append(_GridProblem(grid[0], laid, members, factors, torch.full((3,), 1e-2)))

@@ -1,6 +1,7 @@
 """The question of complexity on the page: curves by coverage and width, hollow points, and a sentence."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -20,8 +21,8 @@ def rows() -> list[Row]:
     for family, height in FAMILIES.items():
         for c in COVERAGES:
             value = height * c
-            same = {"on": "test", "family": family, "coverage": c}
-            levels = {"chance": 0.01, "bag_of_concepts": 0.25}
+            same: dict[str, Any] = {"on": "test", "family": family, "coverage": c}
+            levels: dict[str, Any] = {"chance": 0.01, "bag_of_concepts": 0.25}
             found += [
                 Row(id="complexity.object", value=value, low=value - 0.02, high=value + 0.02, n=400, objects=40,
                     **levels, **same),
@@ -37,7 +38,13 @@ def rows() -> list[Row]:
                          n=100, objects=40))  # fmt: skip
     found.append(Row(id="complexity.bits", on="test", family="gaussian", value=1000.0, n=100))
     for c in COVERAGES:
-        top = {"on": "test", "family": "ceiling", "coverage": c, "chance": 0.01, "bag_of_concepts": 0.25}
+        top: dict[str, Any] = {
+            "on": "test",
+            "family": "ceiling",
+            "coverage": c,
+            "chance": 0.01,
+            "bag_of_concepts": 0.25,
+        }
         found += [Row(id="complexity.ceiling.object", value=0.95, **top),
                   Row(id="complexity.ceiling.concept", value=1.0, **top)]  # fmt: skip
     return found
