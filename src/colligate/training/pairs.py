@@ -19,7 +19,7 @@ from colligate.networks.words import SCENES, VALUES, CaptionEncoder
 from colligate.scenes.space import ConceptSpace
 from colligate.scenes.sprites import SpriteSheet, sprite_canvas, sprite_space
 from colligate.training.config import TrainConfig
-from colligate.training.data import value_targets
+from colligate.training.data import Batch, value_targets
 from colligate.training.trainer import Trainer
 
 
@@ -146,26 +146,46 @@ class PairTrainer(Trainer):
         config, model = self.asked, self.model
         batch = config.plan.draw(self.draw, self.pools, self.generators)
         pictures = self._pictures(batch.objects)
-        said = _spoken(batch.objects[:, : batch.groups[0][0]], config.order, self.generators)
         targets = self.choice.choose(self.pools, batch.objects, self.generators)
         reader, teller = cast("PictureEncoder", model.scene), cast("CaptionEncoder", model.query)
         wording = self.step if config.wordings else 0
         space, scale = config.space, model.log_scale.exp().clamp(max=config.warmest)
         with self._autocast():
-            scenes = reader.encode_pixels(pictures)
-            captions, same = self._captions(teller, batch.objects[:, : said.shape[1]], said, wording)
-            objects = space.object_values(targets.ids)[:, :, None]
-            by_object = teller.encode_words(teller.say(objects, (wording // 3) % len(SCENES)))
-            by_value = teller.encode_words(teller.say_values(model.members, wording % len(VALUES)))
-        scenes, by_object, by_value = (model.compared(found) for found in (scenes, by_object, by_value))
-        whole = scenes[:, : said.shape[1]]
-        loss = config.caption_loss * caption_loss(whole, model.compared(captions), same, scale)
+            scenes = model.compared(reader.encode_pixels(pictures))
+        loss = config.caption_loss * self._of_captions(teller, scenes, batch, scale, wording)
         if config.object_loss:
+            with self._autocast():
+                objects = space.object_values(targets.ids)[:, :, None]
+                by_object = teller.encode_words(teller.say(objects, (wording // 3) % len(SCENES)))
+            by_object = model.compared(by_object)
             loss = loss + config.object_loss * self.objective(scenes, by_object, targets, scale, model.bias)
         if config.value_loss:
+            with self._autocast():
+                by_value = model.compared(teller.encode_words(teller.say_values(model.members, wording % len(VALUES))))
             true = value_targets(space, space.object_values(batch.objects))
             loss = loss + config.value_loss * self.value_objective(scenes, by_value, true, scale, model.bias)
         return loss
+
+    def _of_captions(
+        self,
+        teller: CaptionEncoder,
+        scenes: Float[Tensor, "member scene dim"],
+        batch: Batch,
+        scale: Float[Tensor, "member 1 1"],
+        wording: int,
+    ) -> Float[Tensor, " member"]:
+        """The loss on captions of whole scenes, among scenes of as many objects: there another's caption is false."""
+        total, start = scenes.new_zeros(len(scenes)), 0
+        for num, count in batch.groups:
+            rows = slice(start, start + num)
+            objects = batch.objects[:, rows, :count]
+            said = _spoken(objects, self.asked.order, self.generators)
+            with self._autocast():
+                captions, same = self._captions(teller, objects, said, wording)
+            share = num / scenes.shape[1]
+            total = total + share * caption_loss(scenes[:, rows], self.model.compared(captions), same, scale)
+            start += num
+        return total
 
     def _captions(
         self,
