@@ -337,3 +337,12 @@ def test_every_tie_is_found_whatever_its_place() -> None:
         key = torch.arange(5)[:, None]
         found = retrieve(scores, torch.tensor([[places[0]]]), key)
         assert (found.hits.item(), found.tied.item()) == (0.5, 2)
+
+
+def test_rows_of_one_scene_are_one_piece_of_evidence():
+    objects = torch.stack([torch.arange(400) % 20, torch.arange(400) // 20], dim=1)
+    hits = torch.ones(400)
+    few = ObjectBootstrap(objects, scenes=torch.arange(400) % 8).mean(hits)
+    assert (few.value, few.low, few.n) == (1.0, None, 400)
+    assert few.reason == "no interval: 20 objects and 8 scenes (needs 8 and 20)"
+    assert ObjectBootstrap(objects, scenes=torch.arange(400) % 30).mean(hits).low == 1.0

@@ -315,10 +315,26 @@ def test_strengths_compared_on_some_scenes_end_at_the_optimum_of_all():
         assert screened.losses[name] == pytest.approx(whole.losses[name], rel=1e-4)
 
 
-def test_a_value_that_no_scene_shows_is_told_from_one_that_the_fit_part_lacks():
+def test_a_value_that_no_scene_shows_is_no_alternative():
     space = ConceptSpace(color=3, shape=2)
     scenes = space.all_scenes(slots=2)
     without = scenes[~scenes.contains(0)[:, 2]]
     embeddings = Embeddings(object_product(space, 2, 32)(without.values).float(), without)
-    with pytest.raises(ValueError, match="No scene shows color 'color2'; embed scenes that do"):
-        fit_probes(embeddings, Split(torch.arange(8), torch.arange(8, 12), torch.arange(12, 16), "given"))
+    split = ByScene().split(without, seed=0)
+    probes = fit_probes(embeddings, split)
+    assert probes.shown is not None
+    assert probes.shown.tolist() == [True, True, False, True, True]
+    scores = probes.scores(embeddings.vectors)
+    scores[:, 2] = 1e6
+    assert probes.judge(scores, without).concepts[:, 0].float().mean() > 0.9
+
+
+def test_a_value_that_the_fit_part_lacks_is_named_but_for_the_papers_protocol():
+    scenes = ConceptSpace(color=3, shape=2).all_scenes(slots=2)
+    embeddings = Embeddings(object_product(scenes.space, 2, 32)(scenes.values).float(), scenes)
+    has = scenes.contains(0)[:, 2]
+    split = Split((~has).nonzero()[:, 0], torch.tensor([], dtype=torch.int64), has.nonzero()[:, 0], "given")
+    strict = ProbeSettings(objects=False, strengths=(1e-4,))
+    with pytest.raises(ValueError, match="The fit part never shows color 'color2', so no probe can learn it"):
+        fit_probes(embeddings, split, strict)
+    assert fit_probes(embeddings, split, replace(strict, protocol="paper", paper_steps=3)).concepts[0].shape[0] == 3

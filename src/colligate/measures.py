@@ -278,6 +278,8 @@ class ObjectBootstrap:
         objects: object id in each slot of every scored row; negative where empty.
         draws: number of resamplings.
         seed: of the draws.
+        scenes: which scene each row is scored on; rows of one scene are one piece of evidence when it is counted
+            whether there is enough for an interval. By default every row is a scene of its own.
 
     Example:
         >>> from colligate.scenes.space import ConceptSpace
@@ -287,8 +289,16 @@ class ObjectBootstrap:
         (0.4, True)
     """
 
-    def __init__(self, objects: Int[Tensor, "row slot"], *, draws: int = 1000, seed: int = 0) -> None:
+    def __init__(
+        self,
+        objects: Int[Tensor, "row slot"],
+        *,
+        draws: int = 1000,
+        seed: int = 0,
+        scenes: Int[Tensor, " row"] | None = None,
+    ) -> None:
         self.rows, self.slots = objects.shape
+        self._scene = None if scenes is None else scenes.unique(return_inverse=True)[1]
         known, dense = objects.unique(return_inverse=True)
         self._empty = bool(len(known)) and int(known[0]) < 0
         self.objects = len(known) - int(self._empty)
@@ -336,8 +346,9 @@ class ObjectBootstrap:
             return Estimate(None, n=n, objects=objects, reason="nothing to score" if n == 0 else "no variance")
         value = float(upper.sum()) / total
         value = 1 - value if complement else value
-        if objects < MIN_OBJECTS or n < MIN_SCENES:
-            reason = f"no interval: {objects} objects and {n} scenes (needs {MIN_OBJECTS} and {MIN_SCENES})"
+        scenes = n if self._scene is None else int((torch.bincount(self._scene[selected]) > 0).sum())
+        if objects < MIN_OBJECTS or scenes < MIN_SCENES:
+            reason = f"no interval: {objects} objects and {scenes} scenes (needs {MIN_OBJECTS} and {MIN_SCENES})"
             return Estimate(value, n=n, objects=objects, reason=reason)
         sums = self._weighted_sums(torch.stack([upper, lower]))
         ratios = sums[0] / sums[1].clamp(min=1e-300)

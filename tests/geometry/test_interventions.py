@@ -78,18 +78,34 @@ def test_edits_are_all_changes_whose_target_exists(scenes: Scenes) -> None:
     assert set(found) == by_enumeration(scenes, [0, 1])
 
 
-def test_a_budget_draws_base_scenes_with_all_their_edits() -> None:
-    every = concept_edits(FULL, 0)  # 6 of each scene
+def test_a_budget_draws_edits_each_as_likely_as_any_other() -> None:
+    every = concept_edits(FULL, 0)
     part, again, other = (every.draw(50, seed) for seed in (0, 0, 1))
     assert listed(part) == listed(again) != listed(other)
-    bases = set(part.base.tolist())
-    assert listed(part) == [edit for edit in listed(every) if edit[0] in bases]
-    assert len(part) == 48
-    assert len(every.draw(1, 0)) == 6
+    assert len(part) == 50
+    assert set(listed(part)) < set(listed(every))
+    assert len(part.base.unique()) > 25
     assert every.draw(len(every), 0) is every
-    few = object_edits(FULL, budget=30)
-    assert 0 < len(few) <= 30
-    assert set(listed(few)) < by_enumeration(FULL, [0, 1])
+    taken = torch.zeros(len(every))
+    for seed in range(400):
+        taken += torch.isin(_keys(every), _keys(every.draw(len(every) // 4, seed)))
+    assert (taken / 400 - 0.25).abs().max() < 5 * (0.25 * 0.75 / 400) ** 0.5
+
+
+def _keys(edits: Edits) -> Tensor:
+    return (edits.base * 10 + edits.slot) * 10_000 + edits.target
+
+
+@pytest.mark.parametrize("part", ["all", "half"])
+def test_too_many_object_edits_are_drawn_one_by_one(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+    rows = torch.arange(len(FULL)) if part == "all" else torch.arange(0, len(FULL), 2)
+    every = set(listed(object_edits(FULL, rows=rows)))
+    monkeypatch.setattr(interventions, "MOST_LISTED", 0)
+    few = object_edits(FULL, budget=30, rows=rows)
+    assert len(few) == len(set(listed(few))) == 30
+    assert set(listed(few)) <= every
+    assert len(few.base.unique()) > 15
+    assert set(listed(object_edits(FULL, budget=len(every), rows=rows))) == every
 
 
 def test_within_keeps_edits_that_stay_in_the_part() -> None:

@@ -149,13 +149,23 @@ class Decomposition:
                 "fit on more scenes or leave such scenes out."
             )
 
-    def retrieve(self, embeddings: Embeddings, rows: Int[Tensor, " row"]) -> Retrieval:
+    def retrieve(
+        self,
+        embeddings: Embeddings,
+        rows: Int[Tensor, " row"],
+        directions: Float[Tensor, "dim scene"] | None = None,
+    ) -> Retrieval:
         """Whether the vectors predicted for these rows are nearest, by cosine, to their own scene among all scenes.
 
         Two notions of right, as columns of `hits`: the scene itself (any replicate), and any order of its objects.
+
+        Args:
+            embeddings: all scenes.
+            rows: those whose predictions are looked up.
+            directions: `directions_of(embeddings)`, if it is at hand.
         """
         scenes = embeddings.scenes
-        directions = torch.nn.functional.normalize(embeddings.vectors.double(), dim=1).T.contiguous()
+        directions = directions_of(embeddings) if directions is None else directions
         keys = torch.stack([scenes.ids, scenes.unordered_ids], dim=1)
         columns = self.design.columns(scenes[rows]).flatten(1)
         rank = len(self.components)
@@ -170,19 +180,28 @@ class Decomposition:
             keys=2,
         )
 
-    def squares(self, embeddings: Embeddings) -> tuple[Float[Tensor, " scene"], Float[Tensor, " scene"]]:
-        """Per scene, the squared error and the squared distance from the fit part's mean of its number of objects."""
-        columns = self.design.columns(embeddings.scenes).flatten(1)
-        self._check_counts(embeddings.scenes)
+    def squares(
+        self, embeddings: Embeddings, rows: Int[Tensor, " row"] | None = None
+    ) -> tuple[Float[Tensor, " scene"], Float[Tensor, " scene"]]:
+        """Per scene, the squared error and the squared distance from the fit part's mean of its number of objects.
+
+        Args:
+            embeddings: vectors and scenes.
+            rows: those to look at; all by default.
+        """
+        scenes = embeddings.scenes if rows is None else embeddings.scenes[rows]
+        columns = self.design.columns(scenes).flatten(1)
+        self._check_counts(scenes)
         self._check_parts(columns)
-        errors = torch.empty(len(embeddings), dtype=torch.float64)
-        totals = torch.empty(len(embeddings), dtype=torch.float64)
-        for start in range(0, len(embeddings), BLOCK):
-            rows = slice(start, start + BLOCK)
-            vectors, counts = embeddings.vectors[rows].double(), embeddings.scenes.counts[rows]
-            totals[rows] = squares_around(self.centres.index_select(0, counts), vectors)
-            left = (vectors - self._sum(columns[rows])).sub_(self.means.index_select(0, counts))
-            errors[rows] = torch.linalg.vector_norm(left, dim=1).square()
+        errors = torch.empty(len(scenes), dtype=torch.float64)
+        totals = torch.empty(len(scenes), dtype=torch.float64)
+        for start in range(0, len(scenes), BLOCK):
+            block = slice(start, start + BLOCK)
+            vectors = embeddings.vectors[block if rows is None else rows[block]].double()
+            counts = scenes.counts[block]
+            totals[block] = squares_around(self.centres.index_select(0, counts), vectors)
+            left = (vectors - self._sum(columns[block])).sub_(self.means.index_select(0, counts))
+            errors[block] = torch.linalg.vector_norm(left, dim=1).square()
         return errors, totals
 
     def r2(self, embeddings: Embeddings) -> float:
@@ -192,6 +211,11 @@ class Decomposition:
         """
         errors, totals = self.squares(embeddings)
         return 1 - float(errors.sum() / totals.sum())
+
+
+def directions_of(embeddings: Embeddings) -> Float[Tensor, "dim scene"]:
+    """The vectors at length one, in float64, a column each: what cosines are taken with."""
+    return torch.nn.functional.normalize(embeddings.vectors.double(), dim=1).T.contiguous()
 
 
 def squares_around(centres: Float[Tensor, "scene dim"], vectors: Float[Tensor, "scene dim"]) -> Float[Tensor, " scene"]:

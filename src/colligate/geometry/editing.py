@@ -1,6 +1,6 @@
 """Edits as rows of a table: retrieval, probes, interference, strength."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import torch
@@ -51,20 +51,24 @@ def edit_rows(subject: Subject, *, ways: tuple[str, ...] | None = None, brief: b
     settings, scenes = subject.settings, subject.scenes
     levels, found = RetrievalLevels.of(scenes), list[Row]()
     budget = subject.affordable(settings.edit_budget)
-    kinds: dict[str, Callable[[], Edits]] = {
-        "" if c == 0 else f"{name}.": lambda c=c: concept_edits(scenes, c) for c, name in enumerate(scenes.space.names)
-    }
-    kinds["object."] = lambda: object_edits(scenes, budget=budget, seed=settings.seed)
-    for prefix, listed in kinds.items():
+    kinds = {"" if c == 0 else f"{name}.": c for c, name in enumerate(scenes.space.names)} | {"object.": None}
+    for prefix, concept in kinds.items():
         if brief and prefix:
             continue
-        every = listed()
+        every = None if concept is None else concept_edits(scenes, concept)
         for on in ("all",) if brief else ("all", "fit", "test"):
-            edits = every if on == "all" else every.within(subject.rows_on(on))
+            rows = subject.rows_on(on)
+            if every is None:
+                edits = object_edits(scenes, budget=budget, seed=settings.seed, rows=rows)
+            else:
+                edits = every if on == "all" else every.within(rows)
             edits, note = _with_known_parts(subject, edits, on)
+            cut = None
+            if budget < settings.edit_budget and len(edits) >= budget:
+                cut = f"scored on a seeded choice of {budget:,} edits: look-ups among {len(scenes):,} scenes are cut"
             edits = edits.draw(budget, settings.seed)
             for row in _edit_rows(subject, edits, on, prefix, levels, ways, brief=brief):
-                found.append(replace(row, reason="; ".join(r for r in (row.reason, note) if r) or None))
+                found.append(replace(row, reason="; ".join(r for r in (row.reason, note, cut) if r) or None))
     return found
 
 
@@ -97,13 +101,14 @@ def _edit_rows(
     chosen = chosen or (WAYS if prefix == "" and on != "fit" else PAPER_WAYS)
     ways, reasons = editors(subject, on, among=chosen)
     for name, reason in reasons.items():
-        yield subject.row(f"edit.retrieval.{prefix}{name}", on, reason=reason)
+        yield from _missing(subject, on, prefix + name, reason)
     if not len(edits):
-        reason = "no scene of this part becomes another of it by such an edit"
         for name in ways:
-            yield subject.row(f"edit.retrieval.{prefix}{name}", on, n=0, reason=reason)
+            yield from _missing(
+                subject, on, prefix + name, "no scene of this part becomes another of it by such an edit"
+            )
         return
-    score = Scorer(subject, on, subject.scenes[edits.target], subject.scenes.objects[edits.base])
+    score = Scorer(subject, on, subject.scenes[edits.target], subject.scenes[edits.base])
     shared = edits.shared
     groups: dict[str, Tensor | None] = {"": None, ".different": ~shared.any(1), ".shared": shared.any(1)}
     for c, name in enumerate(subject.scenes.space.names):
@@ -126,12 +131,26 @@ def _edit_rows(
 def _edit_probe_rows(subject: Subject, score: Scorer, edits: Edits, editor: Editor, name: str) -> Iterator[Row]:
     """What the probes read in edited vectors; their scores are linear, so no edited vector is formed."""
     of_components = subject.probes.scores(editor.decomposition.components)
-    probed = subject.probes.judge(editor.add(subject.scores, of_components, edits), score.scenes)
+    edited = editor.add(subject.scores, of_components, edits).to(subject.scores.dtype)  # ties are those of its rounding
+    probed = subject.probes.judge(edited, score.scenes)
     shared = edits.shared.any(1)
     for group, mask in (("", None), (".different", ~shared), (".shared", shared)):
-        yield from score.recognition(f"edit.probe.{{}}.{name}{group}", probed, ("concept", "object"), mask)
+        yield from score.recognition(f"edit.probe.{{}}.{name}{group}", probed, PROBED, mask)
 
 
+def _missing(subject: Subject, on: str, name: str, reason: str) -> Iterator[Row]:
+    """The ids of a way of editing that can't be had, each with the reason."""
+    shared = (f".shared.{concept}" for concept in subject.scenes.space.names)
+    for group in ("", ".different", ".shared", *shared):
+        for suffix in ("", ".up_to_order"):
+            yield subject.row(f"edit.retrieval.{name}{group}{suffix}", on, reason=reason)
+    for kind in PROBED if on != "fit" else ():
+        for group in ("", ".different", ".shared"):
+            yield subject.row(f"edit.probe.{kind}.{name}{group}", on, reason=reason)
+
+
+PROBED = ("concept", "concept.joint", "object")
+"""What probes read of edited vectors; the paper's "probing" of edits is `concept.joint`."""
 SAMPLE = 2000
 """Edits behind the interference and strength rows."""
 
@@ -140,9 +159,9 @@ def _interference_rows(
     subject: Subject, edits: Edits, ways: Mapping[str, Editor], outcomes: Mapping[str, EditOutcomes]
 ) -> Iterator[Row]:
     """Where the error of an edit lies, and where missed edits land, for pairs that share a value and for others."""
-    score = Scorer(subject, "all", subject.scenes[edits.target], subject.scenes.objects[edits.base])
+    score = Scorer(subject, "all", subject.scenes[edits.target], subject.scenes[edits.base])
     few = edits.draw(subject.affordable(SAMPLE), subject.settings.seed)
-    score_few = Scorer(subject, "all", subject.scenes[few.target], subject.scenes.objects[few.base])
+    score_few = Scorer(subject, "all", subject.scenes[few.target], subject.scenes[few.base])
     shared, shared_few = edits.shared.any(1), few.shared.any(1)
     for name, outcome in outcomes.items():
         found = interference(subject.embeddings, few, ways[name])
@@ -168,7 +187,7 @@ def _strength_rows(subject: Subject, edits: Edits, levels: RetrievalLevels) -> I
     edits = edits.draw(subject.affordable(SAMPLE), subject.settings.seed)
     if not len(edits):
         return
-    score = Scorer(subject, "all", subject.scenes[edits.target], subject.scenes.objects[edits.base])
+    score = Scorer(subject, "all", subject.scenes[edits.target], subject.scenes[edits.base])
     ways = {
         (name, strength): editor
         for strength in subject.settings.strengths

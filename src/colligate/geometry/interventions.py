@@ -54,15 +54,11 @@ class Edits:
         return Edits(self.scenes, self.base[edits], self.slot[edits], self.target[edits])
 
     def draw(self, budget: int, seed: int) -> "Edits":
-        """A seeded choice of base scenes with all their edits, at most `budget` edits (or those of one scene)."""
+        """A seeded choice of at most `budget` edits, every edit as likely as any other."""
         if len(self) <= budget:
             return self
-        generator = torch.Generator().manual_seed(seed)
-        bases, of_base, sizes = self.base.unique(return_inverse=True, return_counts=True)
-        order = torch.randperm(len(bases), generator=generator)
-        taken = torch.zeros(len(bases), dtype=torch.bool)
-        taken[order[: max(1, int((sizes[order].cumsum(0) <= budget).sum()))]] = True
-        return self.select(taken[of_base].nonzero()[:, 0])
+        order = torch.randperm(len(self), generator=torch.Generator().manual_seed(seed))
+        return self.select(order[:budget].sort().values)
 
 
 def concept_edits(scenes: Scenes, concept: int) -> Edits:
@@ -77,8 +73,16 @@ def concept_edits(scenes: Scenes, concept: int) -> Edits:
     return _edits(scenes, [scenes.values.new_tensor([v]) for v in range(size)], [concept])
 
 
-def object_edits(scenes: Scenes, *, budget: int = 20_000, seed: int = 0) -> Edits:
+def object_edits(
+    scenes: Scenes, *, budget: int = 20_000, seed: int = 0, rows: Int[Tensor, " row"] | None = None
+) -> Edits:
     """Exchange of a whole object, every concept's value changed, whose resulting scene exists; a seeded choice of them.
+
+    Args:
+        scenes: what is edited.
+        budget: most edits; above it, every edit is as likely to be taken as any other.
+        seed: of the choice.
+        rows: scenes in which an edit may start and end; all by default.
 
     Example:
         >>> from colligate.scenes.space import ConceptSpace
@@ -86,13 +90,41 @@ def object_edits(scenes: Scenes, *, budget: int = 20_000, seed: int = 0) -> Edit
         144
     """
     space = scenes.space
-    bases = torch.ones(len(scenes), dtype=torch.bool)
-    if len(scenes) * scenes.slots * space.num_objects > 50 * budget:
-        keep = max(1, 50 * budget // (scenes.slots * space.num_objects))
-        order = torch.randperm(len(scenes), generator=torch.Generator().manual_seed(seed))
-        bases[order[keep:]] = False
-    values = space.object_values(torch.arange(space.num_objects))
-    return _edits(scenes, list(values), list(range(space.num_concepts)), bases).draw(budget, seed)
+    rows = torch.arange(len(scenes)) if rows is None else rows
+    if len(rows) * scenes.slots * space.num_objects <= MOST_LISTED:
+        bases = torch.zeros(len(scenes), dtype=torch.bool)
+        bases[rows] = True
+        values = space.object_values(torch.arange(space.num_objects))
+        every = _edits(scenes, list(values), list(range(space.num_concepts)), bases)
+        return every.within(rows).draw(budget, seed)
+    return _some_object_edits(scenes, rows, budget, torch.Generator().manual_seed(seed))
+
+
+MOST_LISTED = 10_000_000
+"""Most exchanges of objects that are listed before some are chosen; above it they are drawn one by one."""
+
+
+def _some_object_edits(scenes: Scenes, rows: Int[Tensor, " row"], budget: int, generator: torch.Generator) -> Edits:
+    """Draw base, slot and new object until there are enough different edits that lead to a scene among the rows."""
+    inside = torch.zeros(len(scenes), dtype=torch.bool)
+    inside[rows] = True
+    found, slots, objects = torch.zeros(0, 3, dtype=torch.int64), scenes.slots, scenes.space.num_objects
+    for _ in range(50):
+        size = (8 * budget,)
+        base = rows[torch.randint(len(rows), size, generator=generator)]
+        slot = torch.randint(slots, size, generator=generator)
+        new = scenes.space.object_values(torch.randint(objects, size, generator=generator))
+        able = scenes.filled[base, slot] & (scenes.values[base, slot] != new).all(1)
+        base, slot, new = base[able], slot[able], new[able]
+        values = scenes.values[base].clone()
+        values[torch.arange(len(base)), slot] = new
+        target = scenes.rows_of(Scenes(scenes.space, values))
+        there = (target >= 0) & inside[target.clamp(min=0)]
+        found = torch.cat([found, torch.stack([base, slot, target], dim=1)[there]]).unique(dim=0)
+        if len(found) >= budget:
+            break
+    chosen = found[torch.randperm(len(found), generator=generator)[:budget].sort().values]
+    return Edits(scenes, *chosen.unbind(1))
 
 
 def _edits(

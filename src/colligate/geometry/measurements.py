@@ -17,7 +17,6 @@ from colligate.geometry.components import (
     Decomposition,
     Parts,
     object_squares,
-    squares_around,
 )
 from colligate.geometry.information import (
     Information,
@@ -73,14 +72,14 @@ def decomposition_rows(subject: Subject, names: tuple[str, ...] | None = None) -
         for on, score in scorers.items():
             try:
                 decomposition = subject.decomposition(name, on)
-                predicted = decomposition.predict(subject.scenes[subject.rows_on(on)])
+                squares = decomposition.squares(subject.embeddings, None if on == "all" else subject.rows_on(on))
             except ValueError as error:
                 found += [
                     subject.row(id, on, reason=str(error))
                     for id in (f"r2.{name}", f"retrieval.{name}", f"retrieval.{name}.up_to_order")
                 ]
                 continue
-            found += _reconstruction(subject, score, name, decomposition, predicted, levels)
+            found += _reconstruction(subject, score, name, decomposition, squares, levels)
     for on in ("all", "fit"):
         for positions in ("", "+pos"):
             found.append(_objects_from_concepts(subject, on, positions))
@@ -88,28 +87,33 @@ def decomposition_rows(subject: Subject, names: tuple[str, ...] | None = None) -
 
 
 def _reconstruction(
-    subject: Subject, score: Scorer, name: str, decomposition: Decomposition, predicted: Tensor, levels: RetrievalLevels
+    subject: Subject,
+    score: Scorer,
+    name: str,
+    decomposition: Decomposition,
+    squares: tuple[Tensor, Tensor],
+    levels: RetrievalLevels,
 ) -> Iterator[Row]:
     rows = subject.rows_on(score.on)
-    vectors = subject.embeddings.vectors[rows].double()
-    centres = decomposition.centres[score.scenes.counts]
-    yield score.explained(
-        f"r2.{name}", (vectors - predicted).square().sum(1), squares_around(centres, vectors), chance=0.0
-    )
+    yield score.explained(f"r2.{name}", *squares, chance=0.0)
     chosen = torch.arange(len(rows))
     budget = subject.affordable(subject.settings.retrieval_budget)
     if len(rows) > budget:
         generator = torch.Generator().manual_seed(subject.settings.seed)
         chosen = torch.randperm(len(rows), generator=generator)[:budget].sort().values
-    hits = decomposition.retrieve(subject.embeddings, rows[chosen])
+    hits = decomposition.retrieve(subject.embeddings, rows[chosen], subject.directions)
+    cut = None
+    if budget < subject.settings.retrieval_budget and len(chosen) < len(rows):
+        cut = f"scored on a seeded choice of {len(chosen):,} scenes: look-ups among {len(subject.scenes):,} are cut"
     part = score if len(chosen) == len(rows) else Scorer(subject, score.on, score.scenes[chosen])
     scored = rows[chosen]
-    yield part.mean(f"retrieval.{name}", hits.hits[:, 0], **levels.exact(scored))
-    yield part.mean(f"retrieval.{name}.up_to_order", hits.hits[:, 1], **levels.up_to_order(scored))
+    yield part.mean(f"retrieval.{name}", hits.hits[:, 0], reason=cut, **levels.exact(scored))
+    yield part.mean(f"retrieval.{name}.up_to_order", hits.hits[:, 1], reason=cut, **levels.up_to_order(scored))
     yield part.mean(f"ties.retrieval.{name}", hits.tied > 1)
     if score.on == "test":
-        outcomes = subject.probes.recognise(predicted.float(), score.scenes)
-        yield from score.recognition(f"reconstruction.probe.{{}}.{name}", outcomes, ("concept", "object"))
+        outcomes = subject.probes.recognise(decomposition.predict(score.scenes).float(), score.scenes)
+        kinds = ("concept", "concept.joint", "object")
+        yield from score.recognition(f"reconstruction.probe.{{}}.{name}", outcomes, kinds)
 
 
 def _objects_from_concepts(subject: Subject, on: str, positions: str) -> Row:

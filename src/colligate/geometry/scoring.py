@@ -29,11 +29,12 @@ PAIRED = (
 class Scorer:
     """Turns per-scene outcomes on some rows into table rows, with intervals over objects and levels for those rows."""
 
-    def __init__(self, subject: Subject, on: str, scenes: Scenes, objects: Tensor | None = None) -> None:
+    def __init__(self, subject: Subject, on: str, scenes: Scenes, bases: Scenes | None = None) -> None:
+        """Score outcomes that concern `scenes`; intervals rest on `bases`, where they are others (before an edit)."""
         self.subject, self.on, self.scenes = subject, on, scenes
-        settings = subject.settings
+        settings, resampled = subject.settings, scenes if bases is None else bases
         self.bootstrap = ObjectBootstrap(
-            scenes.objects if objects is None else objects, draws=settings.draws, seed=settings.seed
+            resampled.objects, draws=settings.draws, seed=settings.seed, scenes=resampled.ids
         )
 
     def mean(self, id: str, outcomes: Tensor, rows: Tensor | None = None, **more: Any) -> Row:
@@ -62,13 +63,17 @@ class Scorer:
     @cached_property
     def concept_chance(self) -> list[Tensor]:
         """Per concept, chance that random scores recognise its values."""
-        return [chance_level(self.scenes.contains(c)) for c in range(self.scenes.space.num_concepts)]
+        return [chance_level(self._values(c)) for c in range(self.scenes.space.num_concepts)]
+
+    def _values(self, concept: int) -> Tensor:
+        """Which of the values that occur anywhere each scene holds."""
+        return self.scenes.contains(concept)[:, self.subject.scenes.contains(concept).any(0)]
 
     @cached_property
     def across_chance(self) -> Tensor:
         """Chance that random scores put all present values of all concepts before all absent ones."""
         concepts = range(self.scenes.space.num_concepts)
-        return chance_level(torch.cat([self.scenes.contains(c) for c in concepts], dim=1))
+        return chance_level(torch.cat([self._values(c) for c in concepts], dim=1))
 
     @cached_property
     def object_levels(self) -> tuple[Tensor, Tensor, Tensor]:

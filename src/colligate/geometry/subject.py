@@ -14,6 +14,7 @@ from colligate.geometry.components import (
     Estimator,
     Parts,
     decompose,
+    directions_of,
 )
 from colligate.geometry.paper import TableSettings, train_tables
 from colligate.geometry.sums import MOST_PARTS, SceneSums
@@ -148,6 +149,11 @@ class Subject:
     def scores(self) -> Tensor:
         """The probes' scores of every row."""
         return self.probes.scores(self.embeddings.vectors)
+
+    @cached_property
+    def directions(self) -> Float[Tensor, "dim scene"]:
+        """All vectors at length one: what looked-up vectors are compared with."""
+        return directions_of(self.embeddings)
 
     @cached_property
     def _decompositions(self) -> dict[tuple[str, str], Decomposition]:
