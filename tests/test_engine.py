@@ -35,7 +35,7 @@ def test_a_caller_is_heard_before_the_environment(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("named", ["0", "-1", "two", "1.5", "\u00b2"])
 def test_a_wrong_number_of_threads_is_refused(monkeypatch: pytest.MonkeyPatch, named: str):
     monkeypatch.setenv("COLLIGATE_THREADS", named)
-    with pytest.raises(ValueError, match="COLLIGATE_THREADS is .*; give a number of threads"):
+    with pytest.raises(ValueError, match=r"COLLIGATE_THREADS is .*; give a number of threads"):
         chosen_threads()
 
 

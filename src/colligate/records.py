@@ -64,8 +64,10 @@ class Row:
 
 
 COLUMNS = tuple(field.name for field in fields(Row))
-_NUMBERS = {"coverage", "value", "low", "high", "chance", "bag_of_concepts", "bag_of_concepts_strict", "random_init"}
+_FRACTIONS = {"coverage", "value", "low", "high", "chance", "bag_of_concepts", "bag_of_concepts_strict", "random_init"}
 _COUNTS = {"objects", "seeds", "n"}
+NUMBERS = frozenset(_FRACTIONS | _COUNTS)
+"""Columns that hold numbers."""
 
 
 def table_bytes(rows: Iterable[Row]) -> bytes:
@@ -100,7 +102,7 @@ def read_table(path: Path) -> list[Row]:
 def _parse(name: str, cell: str) -> Any:
     if cell == "":
         return None
-    return float(cell) if name in _NUMBERS else int(cell) if name in _COUNTS else cell
+    return float(cell) if name in _FRACTIONS else int(cell) if name in _COUNTS else cell
 
 
 def with_random_init(rows: Iterable[Row], control: Iterable[Row], reason: str | None = None) -> list[Row]:

@@ -7,7 +7,7 @@ colligate.study.rules        rules fitted on some objects, scored on others
 colligate.study.crossmodal   two towers: recognition by words, foils
 colligate.study.repair       maps fitted on a frozen model's text side
 colligate.study.provenance   what a record says of its inputs
-colligate.study.reproduce    a record, run again
+colligate.study.reproduce    a record, run again and compared
 """
 
 from colligate.study.battery import BATTERIES as BATTERIES

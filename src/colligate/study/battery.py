@@ -135,7 +135,7 @@ def study(
     record = run_facts(
         kind, source.name, config, seconds=clock.seconds, memory=peak_memory(),
         notes=[*source.notes, *subject.split.notes],
-    ) | python_calls(config) | {"inputs": _inputs(config, source, subject), "threads": threads}  # fmt: skip
+    ) | python_calls(config, only) | {"inputs": _inputs(config, source, subject), "threads": threads}  # fmt: skip
     write_record(folder, record, rows, figures, _arrays(subject, chosen))
     return Study(folder, rows, record, _write_page(folder, config, page and only is None))
 

@@ -1,6 +1,5 @@
 """Question 3: recognition by queries and behavioural tests of a two-tower model, each as a run."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -139,7 +138,7 @@ def recognize(config: RecognizeConfig, *, report: Report | None = None) -> Study
     folder = config.runs / f"recognize-{content_key(facts)}"
     if (folder / "record.json").is_file() and not config.force:
         return Study(folder, read_table(folder / "table.csv"), read_record(folder), None, found=True)
-    with fitting_threads():
+    with fitting_threads() as threads:
         rows = _recognition(towers, config, clock)
         fresh = random_init(towers.model, seed=config.seed)
         if isinstance(fresh, NoControl):
@@ -152,7 +151,7 @@ def recognize(config: RecognizeConfig, *, report: Report | None = None) -> Study
                     towers, model=fresh, scene_side=side, text_side=query_tower(fresh), embeddings=vectors
                 )
                 rows = with_random_init(rows, _recognition(control, config, Clock()))
-    return _written("recognize", folder, towers, config, rows, clock)
+    return _written("recognize", folder, towers, config, rows, clock, threads)
 
 
 def _recognition(towers: TwoTowers, config: RecognizeConfig, clock: Clock) -> list[Row]:
@@ -202,12 +201,12 @@ def run_foils(config: FoilsConfig, *, report: Report | None = None) -> Study:
     folder = config.runs / f"foils-{content_key(facts)}"
     if (folder / "record.json").is_file() and not config.force:
         return Study(folder, read_table(folder / "table.csv"), read_record(folder), None, found=True)
-    with clock.stage("foils"):
+    with clock.stage("foils"), fitting_threads() as threads:
         rows = foil_rows(towers.embeddings, towers.text_side, captions, seed=config.seed)
         templates = QueryTemplates(article=config.article)
         queries = embed_queries(towers.text_side, towers.world, templates, store=store_of(config))
         rows += bias_rows(towers.embeddings, queries, seed=config.seed)
-    return _written("foils", folder, towers, config, rows, clock)
+    return _written("foils", folder, towers, config, rows, clock, threads)
 
 
 def _test_file(config: FoilsConfig, path: Path, clock: Clock) -> Study:
@@ -230,11 +229,11 @@ def _test_file(config: FoilsConfig, path: Path, clock: Clock) -> Study:
         return Study(folder, read_table(folder / "table.csv"), read_record(folder), None, found=True)
     with clock.stage("embedding"):
         vectors = _shown(model.towers["picture"], found.pictures, clock.report)
-    with clock.stage("foils"):
+    with clock.stage("foils"), fitting_threads() as threads:
         rows = file_rows(found, vectors, text_side, seed=config.seed)
     record = run_facts(
         "foils", config.embedder, config, seconds=clock.seconds, memory=peak_memory(), notes=model.notes
-    ) | {"command": command("foils", config), "inputs": {
+    ) | {"command": command("foils", config), "threads": threads, "inputs": {
         "model": {"name": config.embedder}, "world": {"name": path.name, "layout": found.layout},
         "files": facts["files"],
     }}  # fmt: skip
@@ -268,7 +267,7 @@ def _written(
     config: SourceConfig,
     rows: list[Row],
     clock: Clock,
-    arrays: Mapping[str, torch.Tensor] | None = None,
+    threads: int,
 ) -> Study:
     """Write a run of two towers."""
     scenes = towers.world.scenes
@@ -278,6 +277,6 @@ def _written(
     )
     record = run_facts(
         kind, config.embedder, config, seconds=clock.seconds, memory=peak_memory(), notes=towers.notes
-    ) | {"command": command(kind, config), "inputs": inputs}  # fmt: skip
-    write_record(folder, record, rows, {}, arrays or {})
+    ) | {"command": command(kind, config), "inputs": inputs, "threads": threads}  # fmt: skip
+    write_record(folder, record, rows, {}, {})
     return Study(folder, rows, record, None)

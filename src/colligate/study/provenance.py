@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 
 from colligate.records import command, python
@@ -31,18 +32,46 @@ CALLS: Mapping[str, tuple[tuple[str, ...], str]] = {
 """Section of the page -> imports and code that give its numbers of a `subject`."""
 
 
-def python_calls(config: StudyConfig) -> dict[str, object]:
-    """The command and the Python that give a study, whole and by section."""
-    kind = type(config).__name__
+VERBS: Mapping[str, str] = {
+    "probes": "probe",
+    "decomposition": "decompose",
+    "edits": "edit",
+    "removal": "remove",
+    "information": "information",
+    "complexity": "complexity",
+}
+"""Battery -> the verb that takes it alone."""
+
+
+def python_calls(config: StudyConfig, only: tuple[str, ...] | None = None) -> dict[str, object]:
+    """The command and the Python that give a study, whole and by section.
+
+    Args:
+        config: what was asked.
+        only: the batteries that were taken; None for all. Several of them have no verb, so that `command` is empty.
+
+    Example:
+        >>> python_calls(StudyConfig(embedder="oracle:no-binding"), ("edits",))["command"]
+        'colligate edit oracle:no-binding'
+    """
+    asked = _as(ComplexityConfig if only == ("complexity",) else StudyConfig, config)
+    verb = "study" if only is None else VERBS.get(only[0], "") if len(only) == 1 else ""
+    kind = type(asked).__name__
+    taken = "" if only is None else f", only={only!r}"
     opened = f"from colligate.study import {kind}, open_subject"
     return {
-        "command": command("complexity" if isinstance(config, ComplexityConfig) else "study", config),
-        "python": python(config, [f"from colligate.study import {kind}, study"], "result = study({config})"),
+        "command": command(verb, asked) if verb else "",
+        "python": python(asked, [f"from colligate.study import {kind}, study"], f"result = study({{config}}{taken})"),
         "calls": {
-            section: python(config, [*imports, opened], f"subject = open_subject({{config}})\n{code}")
+            section: python(asked, [*imports, opened], f"subject = open_subject({{config}})\n{code}")
             for section, (imports, code) in CALLS.items()
         },
     }
+
+
+def _as(kind: type[StudyConfig], config: StudyConfig) -> StudyConfig:
+    """The same settings as the config of a verb, whose defaults may be others."""
+    return kind(**{field.name: getattr(config, field.name) for field in fields(config)})
 
 
 def describe_inputs(

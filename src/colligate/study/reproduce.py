@@ -1,56 +1,229 @@
 """Run a record again and compare."""
 
-from collections.abc import Mapping
-from dataclasses import fields
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from colligate.engine import Report
-from colligate.records import read_record, read_table
-from colligate.study.battery import study
-from colligate.study.config import StudyConfig
+from colligate import __version__
+from colligate.engine import Report, using_threads
+from colligate.records import NUMBERS, Row, read_record, read_table
+from colligate.study.battery import BATTERIES, study
+from colligate.study.config import ComplexityConfig, StudyConfig
+from colligate.study.crossmodal import FoilsConfig, RecognizeConfig, recognize, run_foils
+from colligate.study.provenance import file_hashes
+from colligate.study.repair import RepairConfig, repair
+from colligate.training.config import TrainConfig
+from colligate.training.loop import train
+from colligate.training.pairs import PicturesConfig
 
 
 class Comparison(NamedTuple):
-    """How a record compares with its repetition."""
+    """How a record compares with its repetition.
+
+    Attributes:
+        numbers: every number of both tables: values, ends of intervals, counts and levels.
+        equal: those that agree.
+        differences: a sentence for each that doesn't, and for each row that only one table has.
+    """
 
     numbers: int
     equal: int
     differences: list[str]
 
 
+class _Way(NamedTuple):
+    """How runs of a kind are run: what their settings may be, and what runs them."""
+
+    configs: tuple[type[Any], ...]
+    run: Callable[[Any, Report | None], Any]
+
+
+WAYS: Mapping[str, _Way] = {
+    "train": _Way((TrainConfig, PicturesConfig), lambda config, report: train(config, report=report)),
+    "recognize": _Way((RecognizeConfig,), lambda config, report: recognize(config, report=report)),
+    "foils": _Way((FoilsConfig,), lambda config, report: run_foils(config, report=report)),
+    "repair": _Way((RepairConfig,), lambda config, report: repair(config, report=report)),
+}
+"""Kind of a record -> how it is run again; studies and their batteries stand in `_way`."""
+GATHERED = {
+    "paper": "reproduce the runs that its record.json names under parts, then run colligate paper again",
+    "sweep": "reproduce the trainings that its runs.csv names",
+    "structure": "reproduce the trainings that its record.json names, then run colligate structure --force on them",
+}
+"""Kinds of runs that gather others -> what to do instead."""
+PASSING = ("seconds", "device")
+"""Facts about inputs that may differ."""
+
+
 def reproduce(folder: Path, *, tolerance: float = 1e-6, report: Report | None = None) -> Comparison:
-    """Run a finished study again, elsewhere, and compare every number of its table.
+    """Run a finished run again, elsewhere, with as many threads, and compare every number of its table.
+
+    Studies, single measurements, recognition, foils, repairs and trainings can be reproduced. Files beside the
+    embedder are compared by content first, then the model, the world and the split.
+
+    Args:
+        folder: of the run.
+        tolerance: largest difference of a number that passes.
+        report: told about progress.
 
     Raises:
-        ValueError: the record's inputs can't be had, or are others than the record says.
+        ValueError: the run gathers others, or its inputs can't be had, or are others than the record says.
+
+    Example:
+        >>> with TemporaryDirectory() as runs:
+        ...     done = study(StudyConfig(embedder="oracle:no-binding", scenes="clevr", runs=Path(runs)),
+        ...                  only=("probes",), page=False)
+        ...     compared = reproduce(done.folder, tolerance=0.0)
+        >>> compared.equal == compared.numbers, compared.differences
+        (True, [])
     """
     record, before = read_record(folder), read_table(folder / "table.csv")
-    known = {f.name: f for f in fields(StudyConfig)}
-    paths = {name for name, f in known.items() if "Path" in str(f.type)}
-    given: dict[str, Any] = {
-        k: Path(v) if k in paths and v is not None else tuple(v) if isinstance(v, list) else v
-        for k, v in record["config"].items()
-        if k in known
-    }
-    only = None if record["kind"] == "study" else tuple(record["kind"].split("-"))
-    with TemporaryDirectory() as elsewhere:
-        given["runs"] = Path(elsewhere)
-        config = StudyConfig(**given)
-        again = study(config, only=only, page=False, report=report)
-    for name in ("model", "world"):
-        then, now = (_identity(r["inputs"][name]) for r in (record, again.record))
-        if then != now:
-            raise ValueError(f"The {name} is another than in {folder.name}: {then} then, {now} now.")
-    values = {(r.id, r.on, r.family, r.coverage): r.value for r in again.rows}
-    differences = list[str]()
-    for row in before:
-        value = values.get((row.id, row.on, row.family, row.coverage))
-        if (row.value is None) != (value is None) or abs((row.value or 0) - (value or 0)) > tolerance:
-            differences.append(f"{row.id} on {row.on}: {row.value} then, {value} now")
-    return Comparison(len(before), len(before) - len(differences), differences)
+    way = _way(folder, record)
+    _same_files(folder, record, _config(folder, record, way, Path()))
+    with TemporaryDirectory() as elsewhere, using_threads(record.get("threads")):
+        again = way.run(_config(folder, record, way, Path(elsewhere)), report)
+    _same_inputs(folder, record, again)
+    return compare_tables(before, again.rows, tolerance)
 
 
-def _identity(facts: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: facts[k] for k in ("name", "weights", "sha256", "content_hash") if k in facts}
+def _way(folder: Path, record: Mapping[str, Any]) -> _Way:
+    """How a run of the record's kind is run.
+
+    Raises:
+        ValueError: runs of this kind can't be run again as one.
+    """
+    kind = str(record.get("kind"))
+    if kind in GATHERED:
+        raise ValueError(f"{folder} is a {kind}, which gathers other runs: {GATHERED[kind]}.")
+    if kind in WAYS:
+        return WAYS[kind]
+    batteries = None if kind == "study" else tuple(kind.split("-"))
+    if batteries is not None and not set(batteries) <= set(BATTERIES):
+        raise ValueError(f"{folder} is a run of kind {kind!r}, which this version can't run again; run it by hand.")
+    of = ComplexityConfig if batteries == ("complexity",) else StudyConfig
+    return _Way((of,), lambda config, report: study(config, only=batteries, page=False, report=report))
+
+
+def _config(folder: Path, record: Mapping[str, Any], way: _Way, runs: Path) -> Any:
+    """The settings of a record, with run folders elsewhere.
+
+    Raises:
+        ValueError: settings that this version doesn't know.
+    """
+    asked: Mapping[str, Any] = record["config"]
+    unknown = list[str]()
+    for of in way.configs:
+        known = {f.name: "Path" in str(f.type) for f in fields(of)}
+        unknown = [name for name in asked if name not in known]
+        if not unknown:
+            given = {
+                name: Path(value) if known[name] and value is not None
+                else tuple(value) if isinstance(value, list) else value
+                for name, value in asked.items()
+            }  # fmt: skip
+            return of(**{**given, "runs": runs})
+    raise ValueError(f"{folder} was made with settings that this version lacks ({', '.join(unknown)}); run it by hand.")
+
+
+def _same_files(folder: Path, record: Mapping[str, Any], config: Any) -> None:
+    """Compare the files that a config names beside its embedder, before any work is done.
+
+    Raises:
+        ValueError: one can't be read, or is another.
+    """
+    then: Mapping[str, str] = record.get("inputs", {}).get("files", {})
+    now = file_hashes(**{name: getattr(config, name, None) for name in then})
+    for name, digest in then.items():
+        if now.get(name) != digest:
+            raise ValueError(
+                f"{getattr(config, name, name)} is another file than in {folder.name} ({name}: sha256 {digest[:10]} "
+                f"then, {str(now.get(name))[:10]} now); put the old one back, or run the verb anew."
+            )
+
+
+def _same_inputs(folder: Path, record: Mapping[str, Any], again: Any) -> None:
+    """Compare model, world, split and whatever else names a run's folder.
+
+    Raises:
+        ValueError: one of them is another.
+    """
+    before, after = record.get("inputs", {}), again.record.get("inputs", {})
+    for name in ("world", "model", "split"):  # the world first: facts about the model say what it was shown
+        then, now = (_lasting(inputs.get(name)) for inputs in (before, after))
+        changed = sorted(key for key in then.keys() | now.keys() if then.get(key) != now.get(key))
+        if changed:
+            told = "; ".join(f"{key} {then.get(key)!r} then, {now.get(key)!r} now" for key in changed)
+            raise ValueError(f"The {name} is another than in {folder.name}: {told}.")
+    named = re.fullmatch(r".+-[0-9a-f]{10}", folder.name) is not None
+    if named and record["versions"].get("colligate") == __version__ and again.folder.name != folder.name:
+        raise ValueError(
+            f"The inputs are others than in {folder.name}: model, world and split agree, but the words, the other "
+            "tower or the settings don't; run the verb anew."
+        )
+
+
+def _lasting(facts: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {name: value for name, value in (facts or {}).items() if name not in PASSING}
+
+
+def compare_tables(before: Iterable[Row], after: Iterable[Row], tolerance: float) -> Comparison:
+    """Every number of two tables, row by row.
+
+    Example:
+        >>> then, now = Row(id="a", value=1.0, n=3), Row(id="a", value=1.5, n=3)
+        >>> compare_tables([then], [now], 1e-6)
+        Comparison(numbers=2, equal=1, differences=['a on all: 1.0 then, 1.5 now'])
+    """
+    then, now = _keyed(before), _keyed(after)
+    numbers, equal, differences = 0, 0, list[str]()
+    for key in dict.fromkeys([*then, *now]):
+        row, other = then.get(key), now.get(key)
+        if row is None or other is None:
+            there = row or other
+            assert there is not None
+            numbers += sum(value is not None for value in _numbers(there).values()) or 1
+            differences.append(f"{_named(there)}: only {'then' if other is None else 'now'}")
+            continue
+        ours, theirs = _numbers(row), _numbers(other)
+        for column, value in ours.items():
+            found = theirs[column]
+            if value is None and found is None:
+                continue
+            numbers += 1
+            if _agree(value, found, tolerance):
+                equal += 1
+            else:
+                where = "" if column == "value" else f", {column}"
+                differences.append(f"{_named(row)}{where}: {value} then, {found} now")
+    return Comparison(numbers, equal, differences)
+
+
+def _keyed(rows: Iterable[Row]) -> dict[tuple[Any, ...], Row]:
+    """Rows by what they measure; of several with the same name, each by its turn."""
+    found, turns = dict[tuple[Any, ...], Row](), Counter[tuple[Any, ...]]()
+    for row in rows:
+        name = (row.id, row.on, row.protocol, row.concept, row.family, row.coverage)
+        found[(*name, turns[name])] = row
+        turns[name] += 1
+    return found
+
+
+def _numbers(row: Row) -> dict[str, float | int | None]:
+    """The numbers of a row, by column; coverage is part of its name."""
+    return {name: value for name, value in asdict(row).items() if name in NUMBERS and name != "coverage"}
+
+
+def _named(row: Row) -> str:
+    family = "" if row.family is None else f" ({row.family})"
+    coverage = "" if row.coverage is None else f" at {row.coverage:g}"
+    return f"{row.id}{family}{coverage} on {row.on}"
+
+
+def _agree(then: float | int | None, now: float | int | None, tolerance: float) -> bool:
+    if then is None or now is None:
+        return False
+    return then == now or abs(then - now) <= tolerance or (then != then and now != now)
