@@ -60,7 +60,7 @@ def documented() -> Callable[[str], bool]:
     """
     listed = re.findall(r"^\| `([^`]+)`", (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8"), re.MULTILINE)
     patterns = [re.compile(_as_regex(pattern)) for pattern in listed]
-    return lambda name: any(pattern.fullmatch(name.removeprefix("normalized.")) for pattern in patterns)
+    return lambda name: any(pattern.fullmatch(name.removeprefix("normalized.").removeprefix("rescaled.")) for pattern in patterns)
 
 
 def _as_regex(pattern: str) -> str:

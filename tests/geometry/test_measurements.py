@@ -349,3 +349,19 @@ def test_an_object_that_the_fit_part_never_shows_takes_the_object_probe_with_it(
     layout = index(decomposition_rows(replace(whole, split=split), ("object.least_squares",)))
     assert layout["r2.object.least_squares", "all"].value == pytest.approx(1)
     assert "never shows object 'color2 shape1'" in str(layout["r2.object.least_squares", "test"].reason)
+
+
+def test_objects_are_rescaled_between_a_bag_of_concepts_and_the_probes() -> None:
+    made = subject(object_product, WORLD, noise=1.0)
+    rows = [*probe_rows(made), *decomposition_rows(made), *removal_rows(made)]
+    there = index(rows)
+    ceiling, found = there["probe.object", "test"].value, [row for row in rows if row.id.startswith("rescaled.")]
+    assert {row.id.split(".")[1] for row in found} == {"reconstruction", "removal"}
+    for row in found:
+        plain = there[row.id.removeprefix("rescaled."), "test"]
+        assert plain.value is not None
+        assert plain.bag_of_concepts is not None
+        assert ceiling is not None
+        expected = (plain.value - plain.bag_of_concepts) / (ceiling - plain.bag_of_concepts)
+        assert row.value == pytest.approx(expected)
+    assert there["rescaled.removal.original.retrained.object", "test"].value == pytest.approx(1)

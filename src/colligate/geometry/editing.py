@@ -17,7 +17,7 @@ from colligate.geometry.interventions import (
     object_edits,
     retrieve_edits,
 )
-from colligate.geometry.scoring import RetrievalLevels, Scorer
+from colligate.geometry.scoring import RetrievalLevels, Scorer, rescaled_rows
 from colligate.geometry.subject import EDITORS, PAPER_WAYS, WAYS, Subject
 from colligate.records import Row
 
@@ -69,7 +69,7 @@ def edit_rows(subject: Subject, *, ways: tuple[str, ...] | None = None, brief: b
             edits = edits.draw(budget, settings.seed)
             for row in _edit_rows(subject, edits, on, prefix, levels, ways, brief=brief):
                 found.append(replace(row, reason="; ".join(r for r in (row.reason, note, cut) if r) or None))
-    return found
+    return found + rescaled_rows(subject, found)
 
 
 def _with_known_parts(subject: Subject, edits: Edits, on: str) -> tuple[Edits, str | None]:

@@ -30,7 +30,7 @@ from colligate.geometry.interventions import (
     remove,
 )
 from colligate.geometry.paper import shuffle_names
-from colligate.geometry.scoring import RetrievalLevels, Scorer
+from colligate.geometry.scoring import RetrievalLevels, Scorer, rescaled_rows
 from colligate.geometry.subject import ESTIMATORS, Subject
 from colligate.measures import (
     ObjectBootstrap,
@@ -83,7 +83,7 @@ def decomposition_rows(subject: Subject, names: tuple[str, ...] | None = None) -
     for on in ("all", "fit"):
         for positions in ("", "+pos"):
             found.append(_objects_from_concepts(subject, on, positions))
-    return found
+    return found + rescaled_rows(subject, found)
 
 
 def _reconstruction(
@@ -161,7 +161,7 @@ def removal_rows(subject: Subject) -> list[Row]:
         for how, probes in (("retrained", retrained), ("frozen", subject.probes)):
             outcomes = probes.recognise(left.vectors[rows], score.scenes)
             found += score.recognition(f"removal.{what}.{how}.{{}}", outcomes, ("concept", "object"))
-    return found
+    return found + rescaled_rows(subject, found)
 
 
 def _without(subject: Subject, parts: Parts, *, permuted: bool) -> Embeddings:

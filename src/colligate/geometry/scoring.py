@@ -1,7 +1,7 @@
 """Rows of a table from per-scene outcomes: intervals over objects, and the levels of the scenes that were scored."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,7 @@ from colligate.measures import (
     ObjectBootstrap,
     bag_of_concepts_level,
     chance_level,
+    rescale,
 )
 from colligate.probes import ProbeOutcomes, swap_foils
 from colligate.records import Row
@@ -145,6 +146,38 @@ def chance_level_of(held: Int[Tensor, " scene"], foils: Int[Tensor, " scene"]) -
     """Chance that random scores put `held` queries before `foils` others."""
     present, absent = held.double(), foils.double()
     return torch.exp(torch.lgamma(present + 1) + torch.lgamma(absent + 1) - torch.lgamma(present + absent + 1))
+
+
+RESCALED = ("reconstruction.probe.object.", "edit.probe.object.", "removal.")
+"""Recognition of objects in vectors that were made, not given: read beside what the probes read in the true ones."""
+
+
+def rescaled_rows(subject: Subject, rows: Sequence[Row]) -> list[Row]:
+    """Recognition of objects on the scale from an ideal bag of concepts (0) to what the probes reach (1).
+
+        (x - bag of concepts) / (ceiling - bag of concepts),   the interval likewise, levels held fixed
+
+    Args:
+        subject: whose probes give the ceiling: `probe.object` on the test part.
+        rows: what was measured; those of objects on test get a row under `rescaled.`.
+    """
+    wanted = [
+        row for row in rows
+        if row.on == "test" and row.value is not None and row.bag_of_concepts is not None
+        and row.id.startswith(RESCALED) and (not row.id.startswith("removal.") or row.id.endswith(".object"))
+    ]  # fmt: skip
+    if not wanted or subject.no_object_probe is not None:
+        return []
+    ceiling, found = subject.ceiling, list[Row]()
+    for row in wanted:
+        bag = row.bag_of_concepts or 0.0
+        values = [None if x is None else rescale(x, bag, ceiling) for x in (row.value, row.low, row.high)]
+        reason = "the probes' ceiling is the level of a bag of concepts" if values[0] is None else row.reason
+        found.append(replace(
+            row, id=f"rescaled.{row.id}", value=values[0], low=values[1], high=values[2], chance=None,
+            bag_of_concepts=0.0, bag_of_concepts_strict=None, random_init=None, reason=reason,
+        ))  # fmt: skip
+    return found
 
 
 @dataclass(frozen=True, eq=False)

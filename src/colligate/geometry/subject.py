@@ -146,6 +146,13 @@ class Subject:
         return fit_probes(self.embeddings, self.split, self.probe_settings)
 
     @cached_property
+    def ceiling(self) -> float:
+        """Share of test scenes whose objects the probes recognise in the true vectors."""
+        rows = self.split.test
+        objects = self.probes.recognise(self.embeddings.vectors[rows], self.scenes[rows]).objects
+        return 0.0 if objects is None else float(objects.double().mean())
+
+    @cached_property
     def scores(self) -> Tensor:
         """The probes' scores of every row."""
         return self.probes.scores(self.embeddings.vectors)
