@@ -10,20 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colligate.scenes.space import ConceptSpace
-from colligate.training.data import (
-    BatchPlan,
-    InBatch,
-    Mixed,
-    ObjectPool,
-    RandomObjects,
-    SwapQuadruples,
-    WholeTable,
-    query_choice,
-    repeats,
-    scene_draw,
-    swapped,
-    value_targets,
-)
+from colligate.training.data import BatchPlan, Mixed, ObjectPool, RandomObjects, SwapQuadruples, scene_draw
+from colligate.training.queries import InBatch, WholeTable, query_choice, repeats, swapped, value_targets
 
 SPACE = ConceptSpace(a=4, b=3)
 SEEN = [0, 1, 4, 5, 7, 8, 9, 11]

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from colligate.training.data import Targets, repeats
 from colligate.training.objective import Objective
+from colligate.training.queries import Targets, repeats
 
 KINDS = ("scene-to-query", "query-to-scene", "both", "sigmoid")
 

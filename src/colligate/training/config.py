@@ -13,9 +13,10 @@ from colligate.networks.encoders import EncoderKind, EncoderShape
 from colligate.networks.stacked import Activation
 from colligate.scenes.space import ConceptSpace
 from colligate.scenes.splits import ByObject, BySwaps
-from colligate.training.data import BatchPlan, ObjectPool, query_choice, scene_draw
+from colligate.training.data import BatchPlan, ObjectPool, scene_draw
 from colligate.training.objective import LossKind
 from colligate.training.penalty import PenaltyKind
+from colligate.training.queries import query_choice
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from colligate.training.data import Targets
+from colligate.training.queries import Targets
 
 _NEVER = -1e9  # a score that counts for nothing; minus infinity has no gradient where nothing else is left
 

@@ -19,7 +19,8 @@ from colligate.networks.words import SCENES, VALUES, CaptionEncoder
 from colligate.scenes.space import ConceptSpace
 from colligate.scenes.sprites import SpriteSheet, sprite_canvas, sprite_space
 from colligate.training.config import TrainConfig
-from colligate.training.data import Batch, value_targets
+from colligate.training.data import Batch
+from colligate.training.queries import value_targets
 from colligate.training.trainer import Trainer
 
 

@@ -12,11 +12,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from colligate.networks.dual import DualEncoder
-from colligate.records import write_atomic
+from colligate.records import WorkError, write_atomic
 from colligate.training.config import TrainConfig
-from colligate.training.data import ObjectPool, query_choice, scene_draw, value_targets
+from colligate.training.data import ObjectPool, scene_draw
 from colligate.training.objective import Objective
 from colligate.training.penalty import Distance
+from colligate.training.queries import query_choice, value_targets
 from colligate.training.recognition import PartScenes, part_scenes, quick_look
 
 STATE_SCHEMA = 1
@@ -25,7 +26,7 @@ LOOK = 512
 _STACKABLE = {"seed", "coverage", "runs", "force", "device"}
 
 
-class DivergedError(ArithmeticError):
+class DivergedError(WorkError):
     """The loss is no longer a number."""
 
 
