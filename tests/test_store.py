@@ -229,3 +229,22 @@ def test_where_files_can_t_be_locked_it_still_works(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(store_module, "FileLock", NoLock)
     assert torch.equal(Store(tmp_path).get_or_compute(FACTS, 6, rule), rule(slice(0, 6)))
+
+
+def test_what_is_not_finite_is_neither_written_nor_read(tmp_path: Path) -> None:
+    store = Store(tmp_path, rows_per_shard=2)
+    with pytest.raises(ValueError, match="Rows 2 to 3 gave NaN or infinity, which is never kept"):
+        store.get_or_compute(FACTS, 4, lambda rows: rule(rows) / (2 - rule(rows)))  # at row 2: 2 / 0
+    assert [path.name for path in shards(tmp_path)] == ["shard-00000.safetensors"], "what is finite stays"
+
+
+def test_a_shard_that_an_earlier_version_kept_with_nan_is_computed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "isfinite", lambda numbers: torch.ones_like(numbers, dtype=torch.bool))
+        store.get_or_compute(FACTS, 3, lambda rows: rule(rows) * float("nan"))
+    with pytest.warns(UserWarning, match="they hold NaN or infinity"):
+        found = store.get_or_compute(FACTS, 3, rule)
+    assert torch.equal(found, rule(slice(0, 3)))

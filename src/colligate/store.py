@@ -81,7 +81,7 @@ class Store:
 
         Raises:
             OSError: the disk is full or the folder can't be written; finished shards stay good.
-            ValueError: `compute` gives another number of rows than asked for.
+            ValueError: `compute` gives another number of rows than asked for, or numbers that are not finite.
         """
         if num_rows < 1:
             raise ValueError("There are no rows to embed; the table of scenes is empty.")
@@ -140,6 +140,11 @@ class Store:
                         f"Rows {rows.start} to {rows.stop - 1} gave vectors of shape {tuple(shard.shape)}; "
                         f"expected {rows.stop - rows.start} rows."
                     )
+                if not torch.isfinite(shard).all():
+                    raise ValueError(
+                        f"Rows {rows.start} to {rows.stop - 1} gave NaN or infinity, which is never kept; "
+                        "compute those again."
+                    )
                 checksum = {"sha256": _checksum(shard, rows)}
                 with _told_plainly(folder):
                     write_atomic(path, save({"vectors": shard}, metadata=checksum))
@@ -158,9 +163,10 @@ def _read(path: Path, rows: slice) -> Tensor | None:
     except (SafetensorError, OSError, ValueError, KeyError) as error:
         problem = str(error)
     else:
-        if stored == _checksum(shard, rows):
+        whole = stored == _checksum(shard, rows)
+        if whole and torch.isfinite(shard).all():
             return shard
-        problem = "its checksum does not fit its bytes"
+        problem = "they hold NaN or infinity" if whole else "its checksum does not fit its bytes"
     warnings.warn(f"Stored vectors {path} are broken ({problem}); computing these rows again.", stacklevel=4)
     return None
 

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from colligate.embedders import Model, Oracle, embed, load_model
+from colligate.embedders import Model, NoControl, Oracle, check_model, embed, load_model, random_init
+from colligate.scenes.sources import read_labels
 from colligate.scenes.space import Scenes
-from colligate.scenes.worlds import World, load_world
+from colligate.scenes.worlds import World, load_world, render
 from colligate.store import Store
 
 
@@ -230,6 +231,101 @@ def test_vectors_that_are_not_finite_name_their_rows(world: World) -> None:
 
     with pytest.raises(ValueError, match="rows 1"):
         embed(Broken(), world, rows=torch.arange(3))
+
+
+def test_vectors_that_are_not_finite_are_never_kept(world: World, tmp_path: Path) -> None:
+    class Broken(Counting):
+        broken = True
+
+        def embed(self, items: list[str]) -> torch.Tensor:
+            vectors = super().embed(items)
+            vectors[1] = float("inf") if self.broken else vectors[1]
+            return vectors
+
+    tower, store = Broken(), Store(tmp_path)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="The Broken tower gave NaN or infinity for rows 3; its weights may be"):
+            embed(tower, world, rows=torch.tensor([7, 3, 5]), store=store)
+    assert not list(tmp_path.rglob("*.safetensors"))
+    tower.broken = False
+    assert embed(tower, world, rows=torch.tensor([7, 3, 5]), store=store).vectors.isfinite().all()
+
+
+@pytest.mark.parametrize("form", ["@dataclass(frozen=True)", "@dataclass(slots=True)"])
+def test_a_tower_that_takes_no_attributes_needs_no_fingerprint(
+    form: str, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = f"""
+from dataclasses import dataclass
+import torch
+{form}
+class Fixed:
+    scale: float = 2.0
+    @property
+    def kind(self):
+        return "text"
+    def embed(self, items):
+        return torch.tensor([[self.scale * len(text), 1.0] for text in items])
+def make():
+    return Fixed()
+"""
+    name = f"fixed_tower_{'frozen' if 'frozen' in form else 'slotted'}"
+    (tmp_path / f"{name}.py").write_text(code)
+    monkeypatch.chdir(tmp_path)
+    model = load_model(f"{name}:make")
+    found = embed(model.towers["text"], world, rows=torch.arange(3), store=Store(tmp_path / "store"))
+    assert found.provenance["tower"] is None
+    assert not (tmp_path / "store").exists()
+    assert all(finding.verdict != "bad" for finding in check_model(model))
+    assert getattr(model.towers["text"], "scale", None) == 2.0, "what else it has can be reached"
+    assert not hasattr(model.towers["text"], "embed_depth")
+    fresh = random_init(model)
+    assert isinstance(fresh, NoControl)
+    assert fresh.reason.startswith("Fixed is the user's own")
+
+
+class Pixels(Counting):
+    """A user's tower: the mean color of a picture."""
+
+    kind = "picture"
+
+    def embed(self, items: Any) -> torch.Tensor:
+        self.given.append(len(items))
+        return torch.stack([torch.tensor(np.asarray(item).mean((0, 1))) for item in items]).float()
+
+
+def test_the_users_pictures_are_checked_before_any_is_embedded(tmp_path: Path) -> None:
+    drawn = load_world("clevr2d").select(torch.arange(6))
+    labels = render(drawn, tmp_path / "pictures")
+    first, last = labels.parent / "0000000.png", labels.parent / "0000005.png"
+    whole = last.read_bytes()
+    for content, message in (
+        (whole[: len(whole) // 2], r"Row 5: Picture .*0000005\.png can't be read"),
+        (first.read_bytes(), r"Row 5: Picture .* is the same as row 0's 0000000\.png, but the labels differ"),
+    ):
+        last.write_bytes(content)
+        tower = Pixels()
+        with pytest.raises(ValueError, match=message):
+            embed(tower, read_labels(labels), store=Store(tmp_path / "store"), batch_size=2)
+        assert tower.given == [], "nothing was embedded"
+    last.write_bytes(whole)
+    tower, told = Pixels(), list[tuple[str, int, int]]()
+    options: dict[str, Any] = {"store": Store(tmp_path / "store"), "report": lambda *what: told.append(what)}
+    once = embed(tower, read_labels(labels), **options)
+    assert told == [("opening pictures", done, 6) for done in range(1, 7)]
+    again = embed(tower, read_labels(labels), **options)
+    assert torch.equal(once.vectors, again.vectors)
+    assert len(told) == len(tower.given) * 6 == 6, "what is kept was checked"
+
+
+def test_the_same_picture_twice_of_one_scene_is_refused(tmp_path: Path) -> None:
+    labels = render(load_world("clevr2d").select(torch.arange(2)), tmp_path / "pictures")
+    lines = labels.read_text().splitlines()
+    (labels.parent / "copy.png").write_bytes((labels.parent / "0000000.png").read_bytes())
+    labels.write_text("\n".join([*lines, lines[1].replace("0000000.png", "copy.png")]))
+    with pytest.raises(ValueError, match=r"Row 2: .* is the same as row 0's 0000000\.png, and so are the labels"):
+        embed(Pixels(), read_labels(labels))
+    assert embed(Counting(), read_labels(labels)).vectors.shape == (3, 15), "a text tower opens no pictures"
 
 
 def test_a_world_that_shows_no_pictures_is_refused(world: World) -> None:

@@ -148,3 +148,20 @@ def test_the_tokenizer_is_part_of_the_fingerprint(tiny: Callable[[str], Path], t
     words["red"], words["blue"] = words["blue"], words["red"]
     path.write_text(json.dumps(told))
     assert load_model(f"sbert:{folder}").towers["text"].fingerprint != before
+
+
+def test_the_transformers_settings_are_part_of_the_fingerprint(tiny: Callable[[str], Path], tmp_path: Path) -> None:
+    """The same weights read with other numbers of heads, or another norm, give other vectors."""
+    one = load_model(f"sbert:{tiny('sbert')}").towers["text"]
+    for change in ({"num_attention_heads": 2}, {"layer_norm_eps": 0.1}):
+        folder = tmp_path / next(iter(change))
+        shutil.copytree(tiny("sbert"), folder)
+        config = folder / "config.json"
+        config.write_text(json.dumps({**json.loads(config.read_text()), **change}))
+        other = load_model(f"sbert:{folder}").towers["text"]
+        assert (one.fingerprint or {})["weights"] == (other.fingerprint or {})["weights"]
+        assert not torch.allclose(one.embed(["a red cube"]), other.embed(["a red cube"]), atol=1e-4)
+        assert one.fingerprint != other.fingerprint
+    again = load_model(f"sbert:{tiny('sbert')}").towers["text"]
+    again.embed_depth(["red"])  # type: ignore[attr-defined]
+    assert again.fingerprint == one.fingerprint

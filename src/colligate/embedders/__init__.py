@@ -31,6 +31,8 @@ from colligate.embedders.towers import Model as Model
 from colligate.embedders.towers import NetworkTower as NetworkTower
 from colligate.embedders.towers import Tower as Tower
 from colligate.embeddings import Embeddings
+from colligate.engine import Report
+from colligate.scenes.files import check_files
 from colligate.scenes.worlds import World
 from colligate.store import Progress, Store
 
@@ -114,9 +116,33 @@ def _from_factory(name: str, module: str, factory: str) -> Model:
                 f"{name} gave a {type(tower).__name__} under {kind!r}; expected an object with embed(items) and "
                 f"a kind of {', '.join(KINDS)}, a dict of them by kind, or a Model."
             )
-        if not hasattr(tower, "fingerprint"):
-            tower.fingerprint = None  # nothing says what determines its vectors, so they are never kept
-    return Model(name, cast("Mapping[str, Tower]", towers))
+    return Model(name, {str(kind): _with_fingerprint(tower) for kind, tower in towers.items()})
+
+
+class _Unkept:
+    """A user's tower that has no fingerprint, with one that says that its vectors are never kept."""
+
+    fingerprint = None
+
+    def __init__(self, tower: Any) -> None:
+        self._tower = tower
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tower, name)
+
+    @property
+    def kind(self) -> str:
+        return self._tower.kind
+
+    def embed(self, items: Any) -> Any:
+        return self._tower.embed(items)
+
+
+def _with_fingerprint(tower: Any) -> Tower:
+    """The tower itself if it has one, else wrapped (it may be frozen), under its own name for messages."""
+    if hasattr(tower, "fingerprint"):
+        return tower
+    return cast("Tower", type(type(tower).__name__, (_Unkept,), {})(tower))
 
 
 def embed(
@@ -127,20 +153,23 @@ def embed(
     store: Store | None = None,
     batch_size: int | None = None,
     progress: Progress | None = None,
+    report: Report | None = None,
 ) -> Embeddings:
     """Embed the scenes of a world as the tower reads them: captions, pictures or integers.
 
     Args:
-        tower: anything with `kind`, `embed` and `fingerprint`.
+        tower: anything with `kind` and `embed`; without `fingerprint`, or where it is None, vectors are never kept.
         world: scenes and what can be shown of them.
         rows: rows to embed, in this order; None for all.
         store: where vectors are looked up and kept; a tower without fingerprint is never kept.
         batch_size: the most items the tower is given at once; None: 1024, pictures 256.
         progress: called with rows done and rows in all.
+        report: told of work on the pictures: opening the user's own, each once before any is embedded, and tracing
+            those in 3-D.
 
     Raises:
-        ValueError: the world doesn't show what the tower reads, or the tower gives something else than one finite
-            vector an item.
+        ValueError: the world doesn't show what the tower reads, a picture is broken or stands in two rows (see
+            `files.check_files`), or the tower gives something else than one finite vector an item.
 
     Example:
         >>> from colligate.scenes.worlds import load_world
@@ -155,7 +184,7 @@ def embed(
     scenes = world.scenes if rows is None else world.scenes[rows]
     index = torch.arange(len(world.scenes)) if rows is None else rows
     size = batch_size or (256 if kind == "picture" else 1024)
-    finished = 0
+    finished, unchecked = 0, kind == "picture" and isinstance(world.pictures, tuple)
 
     def tell(done: int, total: int) -> None:
         nonlocal finished
@@ -164,11 +193,15 @@ def embed(
             progress(done, total)
 
     def compute(part: slice) -> Tensor:
+        nonlocal unchecked
+        if unchecked:  # all at once and first: hours of embedding don't end at a broken file; what is kept was checked
+            check_files(cast("tuple[Path, ...]", world.pictures), world.scenes, index, report)
+            unchecked = False
         found: list[Tensor] = []
         before = finished
         for start in range(part.start, part.stop, size):
             chunk = index[start : min(start + size, part.stop)]
-            found.append(_vectors(tower, world.items(kind, chunk), len(chunk)))
+            found.append(_vectors(tower, world.items(kind, chunk, report), chunk))
             if progress is not None:
                 progress(before + start - part.start + len(chunk), len(index))
         return torch.cat(found)
@@ -201,12 +234,19 @@ def embed(
     return Embeddings(vectors, scenes, cast("list[str] | None", captions), provenance)
 
 
-def _vectors(tower: Tower, items: Any, expected: int) -> Tensor:
-    """What the tower gives for some items, checked."""
+def _vectors(tower: Tower, items: Any, rows: Int[Tensor, " row"]) -> Tensor:
+    """What the tower gives for the items of some rows, checked: what is not finite must not be kept."""
     found = torch.as_tensor(tower.embed(items)).detach().cpu()
-    if found.ndim != 2 or len(found) != expected or not found.dtype.is_floating_point:
+    if found.ndim != 2 or len(found) != len(rows) or not found.dtype.is_floating_point:
         raise ValueError(
-            f"The {type(tower).__name__} tower gave {found.dtype} {tuple(found.shape)} for {expected} items; "
+            f"The {type(tower).__name__} tower gave {found.dtype} {tuple(found.shape)} for {len(rows)} items; "
             "expected one floating vector each, [item, dim]."
+        )
+    bad = rows[~torch.isfinite(found).all(1)].tolist()
+    if bad:
+        more = f" and {len(bad) - 8} more" if len(bad) > 8 else ""
+        raise ValueError(
+            f"The {type(tower).__name__} tower gave NaN or infinity for rows {', '.join(map(str, bad[:8]))}{more}; "
+            "its weights may be broken, or its dtype too narrow: try dtype float32."
         )
     return found

@@ -19,6 +19,8 @@ from colligate.scenes.sources import read_labels
 from colligate.scenes.space import ConceptSpace, Scenes
 from colligate.scenes.worlds import World
 
+PICKLES = (".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib", ".npz")
+"""Suffixes of files that are, or may hold, pickles; none is opened."""
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
@@ -52,8 +54,8 @@ def read_vectors(path: Path, labels: Path | World, *, space: ConceptSpace | None
         ...     read_vectors(vectors, labels).scenes.counts.tolist()
         [2, 2, 1, 1]
     """
+    file = _read(path)  # first: of a file that is no such file, nothing else need be said
     world = labels if isinstance(labels, World) else read_labels(labels, space=space)
-    file = _read(path)
     scenes, captions = world.scenes, world.texts() if "text" in world.kinds else None
     if len(file.tensors) == 1:
         vectors = next(iter(file.tensors.values()))
@@ -127,7 +129,18 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def check_suffix(path: Path) -> None:
+    """Refuse what is, or may hold, a pickle by its name.
+
+    Raises:
+        ValueError: it is one; the message says how to save vectors.
+    """
+    if path.suffix.lower() in PICKLES:
+        raise ValueError(_refusal(path))
+
+
 def _read(path: Path) -> _File:
+    check_suffix(path)
     try:
         with path.open("rb") as opened:
             head = opened.read(16)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from colligate.embedders.towers import LoadOptions, Model, Network, Reading
-from colligate.embedders.weights import hub, model_folder, sha256_of_files, sha256_of_text
+from colligate.embedders.weights import config_facts, hub, model_folder, sha256_of_files, sha256_of_text
 
 PACKAGED = "all-MiniLM-L6-v2"
 PACKAGED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -81,6 +81,7 @@ class SentenceReader:
         return {
             "library": f"sentence-transformers {metadata.version('sentence-transformers')}",
             "architecture": type(self._transformer or self._modules[0]).__name__,
+            "config": None if config is None else config_facts(config),
             "activation": getattr(config, "hidden_act", None),
             "modules": [_describe(module) for module in self._modules],
             "modules_left_out": list(self.removed),

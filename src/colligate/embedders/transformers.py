@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from colligate.embedders.towers import LoadOptions, Model, Network, Reader, Reading
-from colligate.embedders.weights import hub, model_folder, sha256_of_files
+from colligate.embedders.weights import config_facts, hub, model_folder, sha256_of_files
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +101,7 @@ class TextReader:
         return {
             "library": f"transformers {metadata.version('transformers')}",
             "architecture": type(self.network.module).__name__,
-            "config": _config_facts(self._config),
+            "config": config_facts(self._config),
             "activation": self._config.hidden_act,
             "tokenizer": self.tokenizer_hash,
             "tokenizer_class": type(self.tokenizer).__name__,
@@ -184,7 +184,7 @@ class PictureReader:
         return {
             "library": f"transformers {metadata.version('transformers')}",
             "architecture": type(self.network.module).__name__,
-            "config": _config_facts(self._config),
+            "config": config_facts(self._config),
             "activation": self._config.hidden_act,
             "preprocessing": {"class": type(self.processor).__name__, **settings},
         }
@@ -280,10 +280,3 @@ _TOKENIZER_FILES = {
     "tokenizer.json", "vocab.json", "merges.txt", "tokenizer_config.json", "spiece.model", "tokenizer.model",
     "special_tokens_map.json",
 }  # fmt: skip
-
-
-def _config_facts(config: Any) -> dict[str, object]:
-    """The sizes and switches of a tower, versions and bookkeeping left out."""
-    kept = config.to_diff_dict() if hasattr(config, "to_diff_dict") else config.to_dict()
-    facts = {k: v for k, v in kept.items() if not k.startswith("_") and k not in {"transformers_version", "dtype"}}
-    return json.loads(json.dumps(facts, sort_keys=True, default=str))

@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib.util
+import json
 import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -23,6 +24,13 @@ def sha256_of_files(paths: Sequence[Path]) -> str:
 def sha256_of_text(text: str) -> str:
     """sha256 of a text."""
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def config_facts(config: Any) -> dict[str, object]:
+    """The sizes and switches of a transformers network, versions and bookkeeping left out."""
+    kept = config.to_diff_dict() if hasattr(config, "to_diff_dict") else config.to_dict()
+    facts = {k: v for k, v in kept.items() if not k.startswith("_") and k not in {"transformers_version", "dtype"}}
+    return json.loads(json.dumps(facts, sort_keys=True, default=str))
 
 
 _hub = threading.RLock()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from jaxtyping import Int
 from torch import Tensor
 
+from colligate.engine import Report
 from colligate.scenes.space import Scenes
 from colligate.scenes.tables import Table, shown
 
@@ -26,18 +27,29 @@ _ORIENTATION = 0x0112
 """The EXIF tag that says how a camera was held."""
 
 
-def open_picture(path: Path) -> "Image":
+def open_picture(path: Path, row: int | None = None) -> "Image":
     """A picture file as RGB, turned as its EXIF data say; transparent parts are laid over white.
+
+    Args:
+        path: the file.
+        row: the row that names it, for errors.
 
     Raises:
         ValueError: the file is missing, truncated, no picture, animated, has more than 8 bits a channel, or would
             unpack to more pixels than Pillow's limit (a decompression bomb).
     """
-    return _opened(path)[0]
+    return _opened(path, row)[0]
 
 
-def _opened(path: Path) -> tuple["Image", str, bool]:
-    """The picture as RGB, its mode in the file, and whether it was turned."""
+def _opened(path: Path, row: int | None) -> tuple["Image", str, bool]:
+    """The picture as RGB, its mode in the file, and whether it was turned; errors name the row."""
+    try:
+        return _decoded(path)
+    except ValueError as error:
+        raise ValueError(str(error) if row is None else f"Row {row}: {error}") from None
+
+
+def _decoded(path: Path) -> tuple["Image", str, bool]:
     from PIL import Image, ImageOps
 
     try:
@@ -117,12 +129,25 @@ def _folders(table: Table, root: Path, cells: Sequence[str], notes: list[str]) -
     return beside
 
 
-def check_files(pictures: tuple[Path, ...], scenes: Scenes, rows: Int[Tensor, " row"] | None = None) -> tuple[str, ...]:
+def check_files(
+    pictures: tuple[Path, ...],
+    scenes: Scenes,
+    rows: Int[Tensor, " row"] | None = None,
+    report: Report | None = None,
+) -> tuple[str, ...]:
     """Open the picture of every row, or of the given ones, and say what a reader should know of them.
 
+    Pictures are the same if their pixels are, whatever their files are called and however they were saved.
+
+    Args:
+        pictures: a file for each row.
+        scenes: the labels of the rows.
+        rows: rows to look at; all by default.
+        report: called with a stage, how many pictures were opened, and how many there are.
+
     Raises:
-        ValueError: names the first row whose picture is missing or can't be opened, or two rows whose labels differ
-            though their pictures are the same, byte by byte.
+        ValueError: names the first row whose picture is missing or can't be opened, or two rows with the same picture:
+            their labels differ, or they show the same scene twice.
     """
     listed = range(len(pictures)) if rows is None else rows.tolist()
     missing = [row for row in listed if not pictures[row].exists()]
@@ -135,23 +160,29 @@ def check_files(pictures: tuple[Path, ...], scenes: Scenes, rows: Int[Tensor, " 
     turned: list[int] = []
     modes: Counter[str] = Counter()
     sizes: Counter[tuple[int, int]] = Counter()
-    for row in listed:
-        try:
-            picture, mode, rotated = _opened(pictures[row])
-        except ValueError as error:
-            raise ValueError(f"Row {row}: {error}") from None
+    for done, row in enumerate(listed, start=1):
+        picture, mode, rotated = _opened(pictures[row], row)
         sizes[picture.size] += 1
         modes[mode] += 1
         if rotated:
             turned.append(row)
         digest = hashlib.sha256(f"{picture.size}".encode() + picture.tobytes()).hexdigest()
         other = first.setdefault(digest, row)
-        if int(scenes.ids[other]) != int(scenes.ids[row]):
+        if other != row:
             raise ValueError(
-                f"Row {row}: Picture {pictures[row]} is the same as row {other}'s {pictures[other].name}, but the "
-                f"labels differ ({scenes.describe(row)}; {scenes.describe(other)}); put one of them right."
+                f"Row {row}: Picture {pictures[row]} is the same as row {other}'s {pictures[other].name}, "
+                + _clash(scenes, row, other)
             )
+        if report is not None:
+            report("opening pictures", done, len(listed))
     return _of_files(sizes, modes, turned)
+
+
+def _clash(scenes: Scenes, row: int, other: int) -> str:
+    """What is wrong with one picture in two rows, and what to do."""
+    if int(scenes.ids[other]) != int(scenes.ids[row]):
+        return f"but the labels differ ({scenes.describe(row)}; {scenes.describe(other)}); put one of them right."
+    return f"and so are the labels ({scenes.describe(row)}); leave one out (repeats of a scene need other pictures)."
 
 
 def _of_files(sizes: "Counter[tuple[int, int]]", modes: "Counter[str]", turned: list[int]) -> tuple[str, ...]:

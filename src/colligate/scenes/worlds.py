@@ -97,7 +97,7 @@ class World:
         return tuple(kind for kind, given in shown.items() if given is not None)
 
     def items(
-        self, kind: Kind, rows: Int[Tensor, " row"] | None = None
+        self, kind: Kind, rows: Int[Tensor, " row"] | None = None, report: Report | None = None
     ) -> list[str] | list["PIL.Image.Image"] | Scenes:
         """What a tower of this kind reads, for all rows or the given ones.
 
@@ -107,7 +107,7 @@ class World:
         self._require(kind)
         if kind == "scene":
             return self.scenes if rows is None else self.scenes[rows]
-        return self.texts(rows) if kind == "text" else self.images(rows)
+        return self.texts(rows) if kind == "text" else self.images(rows, report)
 
     def texts(self, rows: Int[Tensor, " row"] | None = None) -> list[str]:
         """The captions of all rows or the given ones."""
@@ -128,7 +128,7 @@ class World:
             return self.pictures.draw(self.scenes, rows, report)
         if isinstance(self.pictures, Canvas):
             return self.pictures.draw(self.scenes, rows)
-        return [open_picture((self.pictures or ())[row]) for row in self._rows(rows)]
+        return [open_picture((self.pictures or ())[row], row) for row in self._rows(rows)]
 
     def describe(self, kind: Kind) -> dict[str, object]:
         """JSON-able facts that determine the items of a kind: settings and versions, or hashes of content.
