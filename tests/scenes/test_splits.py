@@ -287,11 +287,18 @@ def test_given_takes_the_parts_and_puts_joined_singles_with_fit() -> None:
     assert Given(parts).split(joined).fit.tolist() == [0, 1, 4, 5, 6, 7]
 
 
+def test_given_needs_no_validation_under_the_papers_protocol() -> None:
+    scenes = ConceptSpace(color=2, shape=2).scenes([[0, 3], [1, 2], [2, 1], [3, 0]])
+    split = Given(("fit", "fit", "test", "test"), "paper").split(scenes)
+    assert [len(rows) for rows in (split.fit, split.validation, split.test)] == [2, 0, 2]
+
+
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
         (("fit", "train", "validation", "test"), "Row 1 is given to part 'train'; the parts are fit, validation, test"),
-        (("fit", "fit", "test", "test"), "leaves no scene in the validation part"),
+        (("fit", "fit", "test", "test"), "names no scene validation, and protocol strict chooses on those"),
+        (("fit", "fit", "fit", "validation"), "no scene in the test part; give it rows in the column split"),
         (("fit", "validation", "test"), "3 parts are given for 4 scenes"),
         (("fit", "validation", "test", "test", "fit"), "5 parts are given for 4 scenes"),
         (("validation", "fit", "test", "test"), "The fit part never shows color 'color2'"),

@@ -453,6 +453,10 @@ class Given:
 
     Rows past the given ones must be single-object scenes (those that come with a vectors file); they belong to fit.
 
+    Args:
+        parts: a part for each row.
+        protocol: under `paper`, which chooses on test, the validation part may be empty.
+
     Example:
         >>> scenes = ConceptSpace(color=2, shape=2).scenes([[0, 3], [3, 0], [1, 2], [0, 1]])
         >>> Given(("fit", "validation", "fit", "test")).split(scenes, seed=0).fit.tolist()
@@ -460,6 +464,7 @@ class Given:
     """
 
     parts: tuple[str, ...]
+    protocol: Literal["strict", "paper"] = "strict"
 
     def split(self, scenes: Scenes, seed: int = 0) -> Split:
         """Take the parts; the seed isn't used.
@@ -474,7 +479,13 @@ class Given:
         if extra < 0 or (scenes.counts[len(self.parts) :] > 1).any():
             raise ValueError(f"{len(self.parts)} parts are given for {len(scenes)} scenes; give one for each.")
         codes = torch.tensor([PARTS.index(part) for part in self.parts] + [0] * extra, dtype=torch.int64)
-        return _assemble(scenes, codes, "as given", empty_validation=False)
+        if not (codes == PARTS.index("validation")).any() and self.protocol == "strict":
+            raise ValueError(
+                "The split as given names no scene validation, and protocol strict chooses on those; name some of the "
+                "fit scenes validation, or take protocol paper, which has no such part."
+            )
+        remedy = "give it rows in the column split"
+        return _assemble(scenes, codes, "as given", empty_validation=True, remedy=remedy)
 
 
 def _check_coverage(coverage: float, validation: float) -> None:
@@ -490,6 +501,7 @@ def _assemble(
     name: str,
     *,
     empty_validation: bool,
+    remedy: str = "change its shares or give more scenes",
     objects: Mapping[str, Tensor] | None = None,
     notes: tuple[str, ...] = (),
     report_unseen: bool = False,
@@ -498,9 +510,7 @@ def _assemble(
     fit, validation, test = ((codes == i).nonzero()[:, 0] for i in range(len(PARTS)))
     for part, rows in zip(PARTS, (fit, validation, test), strict=True):
         if not len(rows) and not (part == "validation" and empty_validation):
-            raise ValueError(
-                f"The split {name} leaves no scene in the {part} part; change its shares or give more scenes."
-            )
+            raise ValueError(f"The split {name} leaves no scene in the {part} part; {remedy}.")
     if not report_unseen:
         require_seen(scenes, fit)
     elif unseen := unseen_values(scenes, fit):
