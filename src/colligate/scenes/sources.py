@@ -11,7 +11,7 @@ nothing is trimmed, dropped or guessed. The labels released with the paper (`obj
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
@@ -24,7 +24,7 @@ from colligate.scenes.files import check_files, find_pictures
 from colligate.scenes.layouts import Layout, layout_of, widened
 from colligate.scenes.space import EMPTY, ConceptSpace, Scenes
 from colligate.scenes.splits import PARTS
-from colligate.scenes.tables import Table, read_bytes, read_table, shown
+from colligate.scenes.tables import Table, kept_rows, listed, read_bytes, read_table, shown
 from colligate.scenes.worlds import World
 
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?")
@@ -107,7 +107,7 @@ def read_labels(path: Path, *, space: ConceptSpace | None = None, keep: Mapping[
         'red cube | blue ball'
     """
     path, called = _table_of(path)
-    given = _kept(read_table(path), keep or {})
+    given = kept_rows(read_table(path), keep or {})
     table = widened(given)
     layout = layout_of(table)
     slots, concepts = sorted({slot for slot, _ in layout.columns}), list(dict.fromkeys(c for _, c in layout.columns))
@@ -166,38 +166,13 @@ def _table_of(path: Path) -> tuple[Path, str]:
     return found[0], path.resolve().name
 
 
-def _kept(table: Table, keep: Mapping[str, str]) -> Table:
-    """The rows whose cells are as asked for."""
-    for name in keep:
-        if name not in table.names:
-            raise ValueError(f"{table.path} has no column {name!r} to keep rows by; it has {_listed(table.names)}.")
-    columns = {name: table.cells(name) for name in keep}
-    rows = [row for row in range(table.num_rows) if all(columns[name][row] == cell for name, cell in keep.items())]
-    if not rows:
-        raise ValueError(f"No row of {table.path} has {_said(keep)}; keep rows by other cells.")
-    if len(rows) == table.num_rows:
-        return table
-    note = f"Of {table.num_rows} rows of {table.path.name}, the {len(rows)} with {_said(keep)} were kept."
-    lines = tuple(table.lines[row] for row in rows) if table.lines else ()
-
-    def cells(name: str) -> list[str]:
-        column = table.cells(name)
-        return [column[row] for row in rows]
-
-    return Table(table.path, table.names, len(rows), cells, lines, (*table.notes, note))
-
-
-def _said(keep: Mapping[str, str]) -> str:
-    return " and ".join(f"{name} {cell!r}" if cell else f"no {name}" for name, cell in keep.items())
-
-
 def _of_pug(table: Table) -> list[str]:
     """What a reader should know of PUG's other factors, which make rows replicates of a scene."""
     notes: list[str] = []
     if "character_name" in table.names and "world_name" in table.names:
         worlds = sorted(set(table.cells("world_name")))
         if len(worlds) > 1:
-            notes.append(f"Scenes of {table.path.name} are shown in several worlds ({_listed(worlds)}), as replicates.")
+            notes.append(f"Scenes of {table.path.name} are shown in several worlds ({listed(worlds)}), as replicates.")
         posed = [name for name in ("character_pos", "character2_pos") if name in table.names]
         moved = sum(any(cells) for cells in zip(*(table.cells(name) for name in posed), strict=True)) if posed else 0
         if moved:
@@ -292,7 +267,7 @@ class _Concept(NamedTuple):
             cell = next(c for _, cells in self.columns for c in cells if c and c not in known)
             close = get_close_matches(cell, known, 1)
             hint = f" Did you mean {close[0]!r}?" if close else ""
-            raise self.fail(cell, f"unknown {self.name} {shown(cell)}; known are {_listed(known)}.{hint}")
+            raise self.fail(cell, f"unknown {self.name} {shown(cell)}; known are {listed(known)}.{hint}")
         if numbers:
             word = min(distinct - numbers)
             raise self.fail(
@@ -364,10 +339,6 @@ class _Concept(NamedTuple):
         return f"{i} is {shown(word_of[i])}" if word_of[i] != word else f"{shown(word)} is {index_of[word]}"
 
 
-def _listed(words: Sequence[str]) -> str:
-    return ", ".join(words[:12]) + (f" and {len(words) - 12} more" if len(words) > 12 else "")
-
-
 # ------------------------------------------------------------------------------------------- what shows the scenes
 
 
@@ -383,7 +354,7 @@ def _check_scenes(table: Table, scenes: Scenes, notes: list[str]) -> None:
             notes.append(f"Concept {name!r} has one value only ({words[0]!r}); nothing can be told apart by it.")
         never = [words[i] for i in (~used).nonzero()[:, 0].tolist()]
         if never:
-            notes.append(f"No scene of {table.path.name} shows {name} {_listed(never)}.")
+            notes.append(f"No scene of {table.path.name} shows {name} {listed(never)}.")
 
 
 def _captions(table: Table) -> tuple[str, ...] | None:

@@ -5,7 +5,7 @@ Every cell is kept as it was written ("NA", "1e5", "007"); whether it is a numbe
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -123,6 +123,58 @@ def _text_of(value: object) -> str:
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def keep_of(words: Sequence[str]) -> dict[str, str]:
+    """Column -> cell of the rows to keep, from words such as `world_name=Desert`; nothing after the sign: empty cells.
+
+    Raises:
+        ValueError: a word without a column or sign, or a column given twice.
+
+    Example:
+        >>> keep_of(["world_name=Desert", "character_pos="])
+        {'world_name': 'Desert', 'character_pos': ''}
+    """
+    found: dict[str, str] = {}
+    for word in words:
+        name, sign, cell = word.partition("=")
+        if not name or not sign:
+            raise ValueError(f"--keep takes column=cell, such as world_name=Desert; got {word!r}.")
+        if name in found:
+            raise ValueError(f"--keep names the column {name!r} twice; a row has one cell in it, so give it once.")
+        found[name] = cell
+    return found
+
+
+def kept_rows(table: Table, keep: Mapping[str, str]) -> Table:
+    """The rows whose cells are as asked for, with a note.
+
+    Raises:
+        ValueError: no such column, or no row has those cells.
+    """
+    for name in keep:
+        if name not in table.names:
+            raise ValueError(f"{table.path} has no column {name!r} to keep rows by; it has {listed(table.names)}.")
+    columns = {name: table.cells(name) for name in keep}
+    rows = [row for row in range(table.num_rows) if all(columns[name][row] == cell for name, cell in keep.items())]
+    said = " and ".join(f"{name} {cell!r}" if cell else f"no {name}" for name, cell in keep.items())
+    if not rows:
+        raise ValueError(f"No row of {table.path} has {said}; keep rows by other cells.")
+    if len(rows) == table.num_rows:
+        return table
+    note = f"Of {table.num_rows} rows of {table.path.name}, the {len(rows)} with {said} were kept."
+    lines = tuple(table.lines[row] for row in rows) if table.lines else ()
+
+    def cells(name: str) -> list[str]:
+        column = table.cells(name)
+        return [column[row] for row in rows]
+
+    return Table(table.path, table.names, len(rows), cells, lines, (*table.notes, note))
+
+
+def listed(words: Sequence[str]) -> str:
+    """Words as errors list them: the first twelve, and how many more."""
+    return ", ".join(words[:12]) + (f" and {len(words) - 12} more" if len(words) > 12 else "")
 
 
 def shown(text: str) -> str:

@@ -41,7 +41,7 @@ from colligate.scenes.worlds import Kind
 from colligate.study.config import StudyConfig
 from colligate.study.provenance import describe_inputs, file_hashes, python_calls
 from colligate.study.rules import rule_rows, settings_of
-from colligate.study.sources import Source, open_source, shown, store_of
+from colligate.study.sources import Source, open_source, progress_of, shown, store_of
 
 BATTERIES: Mapping[str, Callable[[Subject], list[Row]]] = {
     "probes": probe_rows,
@@ -159,7 +159,8 @@ def _rule(config: StudyConfig, source: Source) -> SplitRule:
     if parts is not None:
         several = (source.embeddings.scenes.counts > 1).tolist()
         padded = [*parts, *["fit"] * (len(several) - len(parts))]
-        return Given(tuple(part for part, keep in zip(padded, several, strict=True) if keep))
+        kept = tuple(part for part, keep in zip(padded, several, strict=True) if keep)
+        return Given(kept, config.protocol)
     if config.protocol == "paper":
         return PaperScenes()
     return ByScene(fit=config.fit, validation=config.validation)
@@ -226,7 +227,8 @@ def _with_control(
         assert source.world is not None
         with clock.stage("control: embedding"):
             tower = fresh.towers[source.tower.kind]
-            control = embed(tower, source.world, store=store_of(config))
+            told = progress_of(clock.report, "control: embedding")
+            control = embed(tower, source.world, store=store_of(config), progress=told, report=clock.report)
     subject = Subject.of(control, _rule(config, source), settings_of(config))
     return with_random_init(rows, _measure(subject, chosen, clock, "control: "))
 
@@ -268,7 +270,7 @@ def _depth_rows(subject: Subject, config: StudyConfig, source: Source, clock: Cl
     rows = list[Row]()
     with clock.stage("depth"):
         several = (source.embeddings.scenes.counts > 1).nonzero()[:, 0]
-        layers = read(source.world.items(cast("Kind", source.tower.kind), several))
+        layers = _read_depth(read, source, several, clock)
         quick = replace(subject.settings, probes=replace(subject.settings.probes, strengths=(1e-6,)))
         grid = {"shrinkages": (1e-6,), "penalties": (1e-3,)}
         for name, vectors in layers.items():
@@ -282,6 +284,24 @@ def _depth_rows(subject: Subject, config: StudyConfig, source: Source, clock: Cl
         if layers and hasattr(source.tower, "embed_tokens"):
             rows += _token_rows(subject, source.tower, source.world.items(cast("Kind", source.tower.kind), several))
     return rows
+
+
+def _read_depth(
+    read: Callable[[Any], dict[str, torch.Tensor]], source: Source, rows: torch.Tensor, clock: Clock
+) -> dict[str, torch.Tensor]:
+    """Every layer's vectors of the given rows, read in parts so that not all pictures are open at once."""
+    assert source.world is not None
+    assert source.tower is not None
+    kind, told = cast("Kind", source.tower.kind), progress_of(clock.report, "depth: embedding")
+    found, size = list[dict[str, torch.Tensor]](), 256 if kind == "picture" else 1024
+    for start in range(0, len(rows), size):
+        part = rows[start : start + size]
+        found.append(read(source.world.items(kind, part, clock.report)))
+        if not found[0]:
+            return {}
+        if told is not None:
+            told(start + len(part), len(rows))
+    return {name: torch.cat([part[name] for part in found]) for name in found[0]}
 
 
 def _token_rows(subject: Subject, tower: Tower, items: Any) -> list[Row]:

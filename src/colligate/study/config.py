@@ -4,8 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-VECTOR_FILES = (".safetensors", ".npy", ".parquet")
-"""Suffixes of an `embedder` that is a file of vectors."""
+from colligate.embedders import PREFIXES
+from colligate.embedders.precomputed import PICKLES
+
+VECTOR_FILES = (".safetensors", ".npy", ".parquet", *PICKLES)
+"""Suffixes of an `embedder` that is a file of vectors; pickles are among them, to be refused as such."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +25,8 @@ class SourceConfig:
     """Labels of a file of vectors: one row a scene."""
     space: Path | None = None
     """JSON file that names every concept's values, where the table's own are not enough."""
+    keep: tuple[str, ...] = ()
+    """Rows of the labels table to keep, as column=cell, such as world_name=Desert; all by default."""
     tower: Literal["text", "picture", "scene"] | None = None
     """Which tower to study; by default the first that reads what the world shows."""
     caption: str | None = None
@@ -49,8 +54,11 @@ class SourceConfig:
 
     @property
     def of_vectors(self) -> bool:
-        """Whether `embedder` is a file of vectors."""
-        return Path(self.embedder).suffix in VECTOR_FILES
+        """Whether `embedder` is a file of vectors: by its suffix, or as labels stand beside what names no model."""
+        prefix, colon, _ = self.embedder.partition(":")
+        if colon and prefix in PREFIXES:  # a model, even if what follows is a file: open_clip:ViT-B-32/w.safetensors
+            return False
+        return Path(self.embedder).suffix.lower() in VECTOR_FILES or (self.labels is not None and not colon)
 
 
 @dataclass(frozen=True, kw_only=True)

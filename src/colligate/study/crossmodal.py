@@ -108,7 +108,7 @@ def open_two_towers(config: SourceConfig, report: Report | None = None) -> TwoTo
         raise ValueError("Queries need a model that reads text; give an embedder's name, not a file of vectors.")
     model, world, own = open_model(config)
     text_side, scene_side = query_tower(model), scene_tower(model, world, config.tower)
-    embeddings = embed(scene_side, world, store=store_of(config), progress=progress_of(report))
+    embeddings = embed(scene_side, world, store=store_of(config), progress=progress_of(report), report=report)
     return TwoTowers(model, world, scene_side, text_side, embeddings, (*model.notes, *world.notes, *own))
 
 

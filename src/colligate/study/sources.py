@@ -10,14 +10,15 @@ from typing import NamedTuple, cast
 import torch
 
 from colligate.embedders import Model, Tower, embed, load_model
-from colligate.embedders.precomputed import read_vectors
+from colligate.embedders.precomputed import check_suffix, read_vectors
 from colligate.embedders.trained import TrainedTower
 from colligate.embedders.trained_pair import TrainedPairTower
 from colligate.embeddings import Embeddings
 from colligate.engine import Report
 from colligate.scenes.captions import CaptionTemplate
 from colligate.scenes.sources import read_labels, read_space
-from colligate.scenes.worlds import WORLDS, Kind, World, load_world
+from colligate.scenes.tables import keep_of, listed
+from colligate.scenes.worlds import WORLDS, Kind, World, labels_bytes, load_world
 from colligate.store import Store
 from colligate.study.config import SourceConfig
 
@@ -47,7 +48,7 @@ def open_source(config: SourceConfig, report: Report | None = None) -> Source:
     model, world, own = open_model(config)
     kind, notes = _choose_tower(config, model, world)
     tower = model.towers[kind]
-    embeddings = embed(tower, world, store=store_of(config), progress=progress_of(report))
+    embeddings = embed(tower, world, store=store_of(config), progress=progress_of(report), report=report)
     return Source(
         embeddings, config.embedder, world, tower, model, (*model.notes, *world.notes, *own, *notes),
         {"tower": getattr(tower, "fingerprint", None) or vectors_hash(embeddings)},
@@ -73,18 +74,34 @@ def open_model(config: SourceConfig) -> tuple[Model, World, tuple[str, ...]]:
     return model, open_world(replace(config, scenes=chosen)), (note,)
 
 
+MODEL_FLAGS = ("tower", "caption", "layer", "pooling", "device", "dtype", "online")
+"""Fields that say how a model is loaded or what it is shown, and say nothing of a file of vectors."""
+
+
 def _open_file(config: SourceConfig, path: Path) -> Source:
+    check_suffix(path)
+    idle = [f"--{name}" for name in MODEL_FLAGS if getattr(config, name) != getattr(SourceConfig, name)]
+    if idle:
+        raise ValueError(f"{path.name} holds vectors, made already; {', '.join(idle)} can't change them: leave it out.")
+    if config.labels is not None and config.scenes:
+        raise ValueError(f"{path.name} takes one labels table; give --labels or --scenes, not both.")
     labels = config.labels or (Path(config.scenes) if config.scenes else None)
     if labels is None:
         raise ValueError(f"{path.name} holds vectors and needs a labels table: add --labels scenes.csv.")
-    space = None if config.space is None else read_space(config.space)
-    world = read_labels(labels, space=space)
-    embeddings = read_vectors(path, world, space=space)
+    world = _read_world(config, labels)
+    embeddings = read_vectors(path, world)
     if config.normalize:
         embeddings = embeddings.normalized()
     return Source(
         embeddings, path.name, world, None, None, world.notes, {"vectors": vectors_hash(embeddings)}
     )  # fmt: skip
+
+
+def _read_world(config: SourceConfig, labels: Path) -> World:
+    """The user's table, as `space` and `keep` say."""
+    return read_labels(
+        labels, space=None if config.space is None else read_space(config.space), keep=keep_of(config.keep)
+    )
 
 
 def open_world(config: SourceConfig) -> World:
@@ -93,9 +110,12 @@ def open_world(config: SourceConfig) -> World:
         raise ValueError(f"Say which scenes to embed: --scenes {', '.join(WORLDS)} or a labels table.")
     given = Path(config.scenes)
     if given.suffix in (".csv", ".parquet") or (config.scenes not in WORLDS and given.is_dir()):
-        world = read_labels(Path(config.scenes), space=None if config.space is None else read_space(config.space))
+        world = _read_world(config, given)
     else:
         world = load_world(config.scenes)
+        for flag, value in (("--space", config.space), ("--keep", config.keep)):
+            if value:
+                raise ValueError(f"{flag} goes with a labels table; {config.scenes} is a built-in world: leave it out.")
     return world if config.caption is None else replace(world, captions=CaptionTemplate(config.caption))
 
 
@@ -118,14 +138,36 @@ def _choose_tower(config: SourceConfig, model: Model, world: World) -> tuple[str
     return able[0], notes
 
 
+def labels_of(source: Source) -> tuple[bytes, tuple[str, ...]]:
+    """The labels table of a source's vectors, one row each, and what who reads it again should know.
+
+    Raises:
+        ValueError: the vectors show scenes of no world.
+    """
+    world, scenes, captions = source.world, source.embeddings.scenes, source.embeddings.captions
+    if world is None:
+        raise ValueError(f"{source.name} has no labels to write; name its labels table.")
+    notes: tuple[str, ...] = ()
+    if captions is not None and len(set(zip(scenes.ids.tolist(), captions, strict=True))) < len(scenes):
+        captions = None  # a table without pictures may not say the same of the same scene twice
+        notes = ("Captions were left out of labels.csv: rows of the same scene have the same one.",)
+    for c, (name, words) in enumerate(zip(scenes.space.names, scenes.space.words, strict=True)):
+        seen = set(scenes.values[..., c][scenes.filled].tolist())
+        if unseen := [word for value, word in enumerate(words) if value not in seen]:
+            notes += (f"No scene shows {name} {listed(unseen)}: read labels.csv with the same --space.",)
+    parts = None if world.parts is None else (*world.parts, *["fit"] * (len(scenes) - len(world.parts)))
+    said = None if captions is None else tuple(captions)
+    return labels_bytes(World(world.name, scenes, said, parts=parts)), notes
+
+
 def store_of(config: SourceConfig) -> Store:
     """The folder of embedded vectors that a config names, or the user's."""
     return Store(config.store or Path(os.environ.get("COLLIGATE_STORE", "~/.cache/colligate")).expanduser())
 
 
-def progress_of(report: Report | None) -> Callable[[int, int], None] | None:
+def progress_of(report: Report | None, stage: str = "embedding") -> Callable[[int, int], None] | None:
     """Progress of embedding as a stage."""
-    return None if report is None else lambda done, total: report("embedding", done, total)
+    return None if report is None else lambda done, total: report(stage, done, total)
 
 
 def vectors_hash(embeddings: Embeddings) -> str:
