@@ -23,6 +23,7 @@ from safetensors.torch import save_file
 
 from colligate.binding import object_table
 from colligate.cli import MEASUREMENTS, main
+from colligate.cli.terminal import bars, stopped
 from colligate.records import COLUMNS
 from colligate.scenes.captions import CaptionTemplate
 from colligate.scenes.space import ConceptSpace, Scenes
@@ -360,7 +361,8 @@ def test_ctrl_c_keeps_finished_shards_and_says_one_line(tmp_path: Path):
     going.send_signal(signal.SIGINT)
     out, err = going.communicate(timeout=60)
     assert (going.returncode, out) == (1, "")
-    assert err == "colligate: Stopped. What was finished is kept; the same command goes on from there.\n"
+    assert err == f"colligate: {stopped(words)}\n"
+    assert "Embedded vectors and saved states of training are kept: the same command goes on from there." in err
     assert [path.name for path in store.rglob("shard-*.safetensors")] == ["shard-00000.safetensors"]
     assert not Path("e").exists()
 
@@ -418,6 +420,77 @@ def test_a_folder_that_can_not_be_made_is_named(call: Call, labels: Path, tmp_pa
     (tmp_path / "taken").write_text("a file")
     said = call("probe", ORACLE, "--scenes", labels, "--runs", "taken").refused(code=1)
     assert "taken" in said
+
+
+FAILING = """
+import torch
+
+class Tower:
+    kind = "scene"
+    fingerprint = None
+
+    def embed(self, items):
+        {fault}
+
+def make():
+    return Tower()
+"""
+FAULTS = {
+    "raise RuntimeError('expected Half\\nException raised from here')": "The work failed: expected Half;",
+    "raise RuntimeError('DefaultCPUAllocator: not enough memory: you tried to allocate 9')": "Memory ran out",
+    "raise torch.OutOfMemoryError('CUDA out of memory. Tried to allocate 9 GiB')": "Memory ran out",
+    "raise MemoryError": "Memory ran out",
+    "raise NotImplementedError": "The work failed: NotImplementedError;",
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_work_that_fails_is_one_sentence_and_another_exit_code_than_a_wrong_call(
+    call: Call, labels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+):
+    (tmp_path / "failing.py").write_text(FAILING.format(fault=fault))
+    monkeypatch.delitem(sys.modules, "failing", raising=False)
+    words = ("probe", "failing:make", "--scenes", labels)
+    assert FAULTS[fault] in call(*words).refused(code=1)
+    monkeypatch.setenv("COLLIGATE_DEBUG", "1")
+    monkeypatch.delitem(sys.modules, "failing", raising=False)
+    done = call(*words)
+    assert done.code == 1
+    assert done.err.startswith("Traceback")
+    assert 'failing.py", line' in done.err
+    assert FAULTS[fault] in done.err.splitlines()[-1]
+
+
+def test_a_damaged_run_is_a_failure_of_the_work(call: Call, labels: Path):
+    words = ("probe", ORACLE, "--scenes", labels)
+    folder = Path(re.findall(r"Record: (.+)", call(*words).out)[0])
+    table = folder / "table.csv"
+    table.write_text(table.read_text().rsplit(",", 10)[0])
+    for verb in (words, ("report", folder), ("reproduce", folder)):
+        assert "run it again with --force" in call(*verb).refused(code=1)
+    assert call(*words, "--force").code == 0
+    table.unlink()
+    assert "table.csv is missing" in call("reproduce", folder).refused(code=1)
+
+
+def test_progress_tells_how_much_at_which_rate_and_how_long(monkeypatch: pytest.MonkeyPatch):
+    from io import StringIO
+
+    from rich.console import Console
+
+    screen = Console(file=StringIO(), force_terminal=True, width=120)
+    shown, now = bars(screen), [100.0]
+    monkeypatch.setattr(shown, "get_time", lambda: now[0])
+    task, whole = shown.add_task("embedding", total=4096), shown.add_task("probes", total=1)
+    for done in (256, 512, 768):
+        now[0] += 2
+        shown.update(task, completed=done)
+        shown.update(whole, completed=0)
+    with screen.capture() as drawn:
+        screen.print(shown.make_tasks_table(shown.tasks))
+    embedding, probes = (re.sub(r"\x1b\[[0-9;]*m", "", line) for line in drawn.get().splitlines())
+    assert re.search(r"embedding .* 768/4096 128/s 0:00:26", embedding)
+    assert "/s" not in probes
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])

@@ -16,6 +16,7 @@ from colligate.records import (
     COLUMNS,
     SCHEMA,
     Row,
+    WorkError,
     content_key,
     environment,
     read_record,
@@ -64,14 +65,40 @@ def test_the_columns_are_those_of_the_design(tmp_path: Path) -> None:
         assert next(csv.DictReader(file))["reason"] == 'says "so", twice\nand again'
 
 
-def test_a_table_of_other_columns_is_refused(tmp_path: Path) -> None:
+GOOD = table_bytes([Row(id="a", value=0.5, n=3)]).decode()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("id,value\na,1\n", "has other columns"),
+        ("", "has other columns"),
+        (GOOD.replace("0.5", "half"), "Line 2 of .* holds a cell that is no number"),
+        (GOOD.replace(",3,", ",3.5,"), "Line 2 of .* holds a cell that is no number"),
+        (GOOD.replace("a,all", "a"), "Line 2 of .* too many or too few cells"),
+        (GOOD.replace("a,all", "a,all,all"), "Line 2 of .* too many or too few cells"),
+        (None, "is missing"),
+    ],
+)
+def test_a_damaged_table_is_a_failure_in_one_sentence(tmp_path: Path, text: str | None, said: str) -> None:
     path = tmp_path / "table.csv"
-    path.write_text("id,value\na,1\n")
-    with pytest.raises(ValueError, match=r"table\.csv has other columns"):
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(WorkError, match=rf"{said}.*; run it again with --force\.$"):
         read_table(path)
-    path.write_text("")
-    with pytest.raises(ValueError, match=r"table\.csv has other columns"):
-        read_table(path)
+
+
+def test_a_table_that_is_no_text_is_a_failure_too(tmp_path: Path) -> None:
+    (tmp_path / "table.csv").write_bytes(GOOD.encode() + b"\xff\xfe")
+    with pytest.raises(WorkError, match="is damaged"):
+        read_table(tmp_path / "table.csv")
+
+
+@pytest.mark.parametrize(("text", "said"), [('{"schema": 1,', "is no JSON"), ("[]", "holds no record but a list")])
+def test_a_damaged_record_is_a_failure(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "record.json").write_text(text)
+    with pytest.raises(WorkError, match=said):
+        read_record(tmp_path)
 
 
 def test_the_control_stands_beside_the_same_measurement() -> None:
@@ -181,7 +208,7 @@ def test_another_schema_is_refused_with_its_number(tmp_path: Path) -> None:
 
 
 def test_numbers_that_json_can_not_hold_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="JSON compliant"):
+    with pytest.raises(WorkError, match=r"figures\.json is not finite"):
         write_record(tmp_path, {}, [], {"stress": float("nan")}, {})
     assert not (tmp_path / "record.json").exists()
 

@@ -15,10 +15,6 @@ Report = Callable[[str, int, int], None]
 """Called with a stage, how much of it is done, and how much there is."""
 
 
-class WorkError(RuntimeError):
-    """The work failed, though the call was right: a model gave no usable vectors, a file of ours is damaged."""
-
-
 @dataclass
 class Clock:
     """Seconds of every stage, and a word to the caller when one starts.

@@ -20,6 +20,10 @@ SCHEMA = 1
 """Number of the record layout; a record with another number is refused."""
 
 
+class WorkError(RuntimeError):
+    """The work failed, though the call was right: a model gave no usable vectors, a file of ours is damaged."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """One measured number with what is needed to read it.
@@ -90,13 +94,28 @@ def read_table(path: Path) -> list[Row]:
     """Read a `table.csv` back.
 
     Raises:
-        ValueError: the columns aren't those of this version.
+        WorkError: it is missing or damaged, or its columns aren't those of this version.
     """
-    with path.open(newline="", encoding="utf-8") as file:
-        reader = csv.DictReader(file)
-        if tuple(reader.fieldnames or ()) != COLUMNS:
-            raise ValueError(f"{path.name} has other columns than a table of this version; run the study again.")
-        return [Row(**{name: _parse(name, cell) for name, cell in row.items()}) for row in reader]
+    again = "run it again with --force"
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file, restval=None)
+            if tuple(reader.fieldnames or ()) != COLUMNS:
+                raise WorkError(f"{path} has other columns than a table of this version; {again}.")
+            return [_row(cells, f"line {reader.line_num} of {path}", again) for cells in reader]
+    except FileNotFoundError:
+        raise WorkError(f"{path} is missing, though a finished run has one; {again}.") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise WorkError(f"{path} is damaged ({error}); {again}.") from None
+
+
+def _row(cells: Mapping[str | None, Any], where: str, again: str) -> Row:
+    if None in cells or None in cells.values():
+        raise WorkError(f"{where[0].upper()}{where[1:]} has too many or too few cells; {again}.")
+    try:
+        return Row(**{str(name): _parse(str(name), cell) for name, cell in cells.items()})
+    except ValueError as error:
+        raise WorkError(f"{where[0].upper()}{where[1:]} holds a cell that is no number ({error}); {again}.") from None
 
 
 def _parse(name: str, cell: str) -> Any:
@@ -311,14 +330,17 @@ def read_record(folder: Path) -> dict[str, Any]:
 
     Raises:
         ValueError: there is none, or its schema isn't this version's.
+        WorkError: it is damaged.
     """
     path = folder / "record.json"
     if not path.is_file():
         raise ValueError(f"{folder} holds no record.json; it isn't a finished run.")
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path} is no JSON ({error.msg}, line {error.lineno}); run it again.") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise WorkError(f"{path} is no JSON ({error}); run it again with --force.") from None
+    if not isinstance(record, dict):
+        raise WorkError(f"{path} holds no record but a {type(record).__name__}; run it again with --force.")
     if record.get("schema") != SCHEMA:
         raise ValueError(f"{path} has schema {record.get('schema')!r}; this version reads {SCHEMA}. Run it again.")
     return record
@@ -348,11 +370,21 @@ def write_record(
         rows: the table.
         figures: JSON-able points behind the report's figures.
         arrays: name -> tensor, written as safetensors.
+
+    Raises:
+        WorkError: a number that JSON can't hold, such as NaN.
     """
     from safetensors.torch import save
 
     unfinish(folder)
     write_atomic(folder / "table.csv", table_bytes(rows))
-    write_atomic(folder / "figures.json", json.dumps(figures, allow_nan=False).encode())
+    write_atomic(folder / "figures.json", _json("figures.json", figures))
     write_atomic(folder / "arrays.safetensors", save({k: v.contiguous() for k, v in arrays.items()}))
-    write_atomic(folder / "record.json", json.dumps({"schema": SCHEMA, **record}, indent=1, allow_nan=False).encode())
+    write_atomic(folder / "record.json", _json("record.json", {"schema": SCHEMA, **record}, indent=1))
+
+
+def _json(name: str, content: object, indent: int | None = None) -> bytes:
+    try:
+        return json.dumps(content, indent=indent, allow_nan=False).encode()
+    except ValueError as error:
+        raise WorkError(f"A number of {name} is not finite ({error}), so the run can't be kept.") from None

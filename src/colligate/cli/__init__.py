@@ -10,29 +10,35 @@ import os
 import sys
 from collections.abc import Sequence
 
-from colligate.cli.terminal import Verb, complain, of_disk, say
+from colligate.cli.terminal import Verb, complain, of_system, of_work, say, stopped
 from colligate.cli.verbs import MEASUREMENTS as MEASUREMENTS
 from colligate.cli.verbs import verbs
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and give its exit code: 0 done, 1 the work failed, 2 the call was wrong."""
+    """Run the command line and give its exit code: 0 done, 1 the work failed, 2 the call was wrong.
+
+    With COLLIGATE_DEBUG=1 in the environment, the traceback of a failure stands before its sentence.
+    """
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         code = _run(words)
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:
-        complain("Stopped. What was finished is kept; the same command goes on from there.")
+        complain(stopped(words))
         return 1
-    except (ValueError, FileNotFoundError, ImportError) as error:
-        complain(str(error))
-        return 2
     except BrokenPipeError:  # the reader of a pipe has gone; nothing is wrong
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered goes nowhere
         return 0
+    except (ValueError, FileNotFoundError, ImportError) as error:
+        complain(of_system(error) if isinstance(error, OSError) else str(error))
+        return 2
     except OSError as error:
-        complain(of_disk(error))
+        complain(of_system(error))
+        return 1
+    except (RuntimeError, MemoryError) as error:
+        complain(of_work(error))
         return 1
 
 

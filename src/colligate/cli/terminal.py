@@ -3,15 +3,22 @@
 import errno
 import io
 import json
+import os
 import re
 import sys
+import traceback
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from colligate.records import WorkError
+
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
     from colligate.engine import Report
     from colligate.records import Row
     from colligate.study.compare import Difference
@@ -52,7 +59,9 @@ def say(text: str) -> None:
 
 
 def complain(text: str) -> None:
-    """Print one sentence to stderr."""
+    """Print one sentence to stderr, after the traceback of what is being handled where COLLIGATE_DEBUG asks for it."""
+    if os.environ.get("COLLIGATE_DEBUG", "") not in ("", "0") and sys.exc_info()[0] is not None:
+        traceback.print_exc()
     sys.stderr.write(f"colligate: {text}\n")
 
 
@@ -63,24 +72,51 @@ def progress() -> Generator["Report | None", None, None]:
         yield None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+    with bars(Console(stderr=True)) as shown:
         tasks: dict[str, Any] = {}
 
         def report(stage: str, done: int, total: int) -> None:
             if stage not in tasks:
-                tasks[stage] = bars.add_task(stage, total=total)
-            bars.update(tasks[stage], completed=done, total=max(total, 1))
+                tasks[stage] = shown.add_task(stage, total=total)
+            shown.update(tasks[stage], completed=done, total=max(total, 1))
 
         yield report
+
+
+def bars(screen: "Console") -> "Progress":
+    """Progress on a screen: a bar for each stage, how much is done, at which rate, and how long the rest takes."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        ProgressColumn,
+        SpinnerColumn,
+        Task,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+    from rich.text import Text
+
+    class RateColumn(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text(rate(task.finished_speed or task.speed, task.total), style="progress.data.speed")
+
+    described = TextColumn("{task.description}")
+    columns = (SpinnerColumn(), described, BarColumn(), MofNCompleteColumn(), RateColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=screen, transient=True)
+
+
+def rate(speed: float | None, total: int | float | None) -> str:
+    """How many a second, or a minute where it is slow; nothing for a stage that is one piece.
+
+    Example:
+        >>> rate(1234.5, 4096), rate(12.34, 300), rate(0.05, 300), rate(2.0, 1), rate(None, 300)
+        ('1,234/s', '12.3/s', '3.0/min', '', '')
+    """
+    if not speed or total is None or total <= 1:
+        return ""
+    return f"{speed:,.0f}/s" if speed >= 100 else f"{speed:.1f}/s" if speed >= 1 else f"{60 * speed:.1f}/min"
 
 
 def take_flag(words: list[str], flag: str) -> tuple[bool, list[str]]:
@@ -182,7 +218,7 @@ def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}"
 
 
-def of_disk(error: OSError) -> str:
+def of_system(error: OSError) -> str:
     """An error of the system as a sentence that names the file and the remedy, where it isn't one already."""
     if error.errno is None or error.strerror is None:
         return str(error)
@@ -190,3 +226,34 @@ def of_disk(error: OSError) -> str:
         return "The disk is full; free some space and run again: what was finished is kept."
     where = f"{error.filename}: " if error.filename else ""
     return f"{where}{error.strerror[0].lower()}{error.strerror[1:]}; name another place, or put this one right."
+
+
+NO_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "unable to allocate")
+"""What libraries say where memory runs out, in small letters."""
+
+
+def of_work(error: BaseException) -> str:
+    """A failure of the work as a sentence: ours as it is, those of libraries by their first line."""
+    said = " ".join(str(error).splitlines()[:1]).strip().rstrip(".")
+    if isinstance(error, MemoryError) or any(words in str(error).lower() for words in NO_MEMORY):
+        return (
+            "Memory ran out; measure fewer scenes, take a smaller model or another --device, or close other programs."
+        )
+    if isinstance(error, WorkError):
+        return str(error)
+    return f"The work failed: {said or type(error).__name__}; COLLIGATE_DEBUG=1 in the environment shows where."
+
+
+def stopped(words: Sequence[str]) -> str:
+    """What Ctrl-C says: what is kept, and what the same command does with it.
+
+    Example:
+        >>> stopped(["train", "--force"])
+        'Stopped. Embedded vectors are kept and used by the same command; with --force all else starts again.'
+    """
+    if "--force" in words:
+        return "Stopped. Embedded vectors are kept and used by the same command; with --force all else starts again."
+    return (
+        "Stopped. Embedded vectors and saved states of training are kept: the same command goes on from there. "
+        "Measurements that were under way start again."
+    )

@@ -3,24 +3,19 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from colligate.cli.crossmodal_verbs import foils_verb, recognize_verb, repair_verb
 from colligate.cli.terminal import (
     Verb,
-    complain,
     console,
     parse,
     print_differences,
     progress,
     say,
     show,
-    show_run,
     take_flag,
 )
-
-if TYPE_CHECKING:
-    from colligate.records import Row
-    from colligate.study import Study
+from colligate.cli.train_verbs import paper_verb, structure_verb, sweep_verb, train_verb
 
 MEASUREMENTS = {
     "probe": ("probes", "Do linear read-outs name the values and the objects of unseen scenes?"),
@@ -224,143 +219,6 @@ def _worlds(words: list[str]) -> int:
     return 0
 
 
-def _train(words: list[str]) -> int:
-    from colligate.training.config import PaperConfig, TrainConfig
-    from colligate.training.loop import train
-    from colligate.training.pairs import PicturesConfig
-    from colligate.training.trainer import DivergedError
-
-    as_json, words = take_flag(words, "--json")
-    preset, words = take_preset(words)
-    about = (
-        "Train a dual encoder from scratch. Add --json for rows as JSON, --preset paper for the paper's settings, "
-        "--preset pictures for pictures against captions."
-    )
-    asked = {"paper": PaperConfig, "pictures": PicturesConfig}.get(preset, TrainConfig)
-    config = parse(asked, "train", about, words)
-    try:
-        with progress() as report:
-            result = train(config, log=None if as_json else _print_look, report=report)
-    except DivergedError as error:
-        complain(str(error))
-        return 1
-    show_run(result.folder, result.record, result.rows, as_json=as_json)
-    if not as_json:
-        say(f"Study it: colligate study run:{result.folder}")
-        if preset == "pictures":
-            say(f"Ask it:   colligate recognize run:{result.folder}")
-    return 0
-
-
-def _print_look(step: int, seen: dict[str, float]) -> None:
-    names = ("loss", "concept.seen", "concept.unseen", "seen.table", "unseen.table", "unseen.among", "unseen.swaps")
-    say(f"step {step}: " + ", ".join(f"{name} {seen[name]:.3f}" for name in names if name in seen))
-
-
-def _sweep(words: list[str]) -> int:
-    from colligate.training.sweep import SweepConfig, sweep
-    from colligate.training.trainer import DivergedError
-
-    as_json, words = take_flag(words, "--json")
-    config = parse(SweepConfig, "sweep", "Train at many coverages, spaces and seeds. Add --json for rows.", words)
-    try:
-        with progress() as report:
-            result = sweep(config, report=report)
-    except DivergedError as error:
-        complain(str(error))
-        return 1
-    leading = [row for row in result.rows if as_json or row.id.endswith((".table", ".swaps"))]
-    show_run(result.folder, result.record, leading, as_json=as_json, judged=result.rows)
-    return 0
-
-
-def _recognize(words: list[str]) -> int:
-    from colligate.study.crossmodal import RecognizeConfig, recognize
-
-    as_json, words = take_flag(words, "--json")
-    about = "Ask a two-tower model in words for what its scenes hold. Add --json for rows as JSON."
-    config = parse(RecognizeConfig, "recognize", about, words)
-    with progress() as report:
-        result = recognize(config, report=report)
-    hidden = ("crossmodal.without.", "crossmodal.ties.", "crossmodal.text.ties.")
-    return _told(result, as_json, [row for row in result.rows if not row.id.startswith(hidden)])
-
-
-def _foils(words: list[str]) -> int:
-    from colligate.study.crossmodal import FoilsConfig, run_foils
-
-    as_json, words = take_flag(words, "--json")
-    about = "Test a two-tower model with foils. Add --json for rows as JSON."
-    config = parse(FoilsConfig, "foils", about, words)
-    with progress() as report:
-        result = run_foils(config, report=report)
-    return _told(result, as_json, result.rows)
-
-
-def _repair(words: list[str]) -> int:
-    from colligate.study.repair import RepairConfig, repair
-
-    as_json, words = take_flag(words, "--json")
-    about = "Fit maps on the text side of a frozen two-tower model. Add --json for rows as JSON."
-    config = parse(RepairConfig, "repair", about, words)
-    with progress() as report:
-        result = repair(config, report=report)
-    code = _told(result, as_json, result.rows)
-    if not as_json:
-        say(f"Study it: colligate recognize repaired:{result.folder}")
-    return code
-
-
-def _told(result: "Study", as_json: bool, rows: "list[Row]") -> int:
-    """The finding, rows, notes, and where the record and the page are."""
-    show_run(result.folder, result.record, result.rows if as_json else rows, as_json=as_json)
-    return 0
-
-
-PRESETS = ("paper", "pictures")
-
-
-def take_preset(words: list[str]) -> tuple[str, list[str]]:
-    """The preset that was asked for, "" for none, and the words without it.
-
-    Raises:
-        ValueError: an unknown preset.
-    """
-    joined = [part for word in words for part in (word.split("=", 1) if word.startswith("--preset=") else [word])]
-    if "--preset" not in joined:
-        return "", words
-    at = joined.index("--preset")
-    given = joined[at + 1 : at + 2]
-    if not given or given[0] not in PRESETS:
-        raise ValueError(
-            "The only presets are --preset paper and --preset pictures; without one, the best recipe found is used."
-        )
-    return given[0], joined[:at] + joined[at + 2 :]
-
-
-def _paper(words: list[str]) -> int:
-    from colligate.study.paper import PaperConfig, paper
-
-    config = parse(PaperConfig, "paper", "Run every question of the paper, small, and write one page.", words)
-    with progress() as report:
-        result = paper(config, report)
-    for part in result.parts:
-        say(f"{part.title}: {part.folder}")
-    say(f"Record: {result.folder}\nPage:   {result.page}")
-    return 0
-
-
-def _structure(words: list[str]) -> int:
-    from colligate.study.structure import StructureConfig, structure
-
-    as_json, words = take_flag(words, "--json")
-    config = parse(StructureConfig, "structure", "Fit rules to many trained models. Add --json for rows.", words)
-    with progress() as report:
-        result = structure(config, report)
-    show_run(result.folder, result.record, result.rows, as_json=as_json)
-    return 0
-
-
 def _compare(words: list[str]) -> int:
     from dataclasses import asdict
 
@@ -387,23 +245,26 @@ def _compare(words: list[str]) -> int:
 
 def verbs() -> dict[str, Verb]:
     """Name of a verb -> what it does, and the question it answers."""
-    found: dict[str, Verb] = {
-        "study": (_study, "Take every measurement of one embedder on one world and write a page.")
-    }
-    for verb, (battery, question) in MEASUREMENTS.items():
-        found[verb] = (lambda words, v=verb, b=battery: _measure(v, b, words), question)
-    return found | {
-        "train": (_train, "Train a dual encoder from scratch: does it bind objects it never saw?"),
-        "sweep": (_sweep, "Train at many coverages: when does binding emerge?"),
-        "recognize": (_recognize, "Do texts find what pictures show, object by object, and why not?"),
-        "foils": (_foils, "Does a picture lie nearer to its caption than to a foil of it?"),
-        "repair": (_repair, "Give a frozen two-tower model binding, and say what it cost."),
+    return {
+        "study": (_study, "Take every measurement of one embedder on one world and write a page."),
+        **{
+            verb: (lambda words, v=verb, b=battery: _measure(v, b, words), question)
+            for verb, (battery, question) in MEASUREMENTS.items()
+        },
+        "train": (train_verb, "Train a dual encoder from scratch: does it bind objects it never saw?"),
+        "sweep": (sweep_verb, "Train at many coverages: when does binding emerge?"),
+        "recognize": (recognize_verb, "Do texts find what pictures show, object by object, and why not?"),
+        "foils": (foils_verb, "Does a picture lie nearer to its caption than to a foil of it?"),
+        "repair": (repair_verb, "Give a frozen two-tower model binding, and say what it cost."),
         "embed": (_embed, "Embed a world and write the vectors with their labels."),
         "render": (_render, "Draw a world's pictures into a folder with a labels table."),
         "check-model": (_check_model, "Try an embedder on a few items and say what was found."),
         "check-data": (_check_data, "Read a labels table and say what was understood."),
-        "structure": (_structure, "Do trained models that bind follow a simple rule? Rules fitted to many of them."),
-        "paper": (_paper, "Every question of the paper, small: an embedder, models trained here, one page."),
+        "structure": (
+            structure_verb,
+            "Do trained models that bind follow a simple rule? Rules fitted to many of them.",
+        ),
+        "paper": (paper_verb, "Every question of the paper, small: an embedder, models trained here, one page."),
         "compare": (_compare, "Compare finished runs: which model binds better, and how sure is that?"),
         "report": (_report, "Write the page of a finished run again."),
         "reproduce": (_reproduce, "Run a record again and compare every number."),

@@ -1,0 +1,55 @@
+"""The verbs of two-tower models: recognize, foils and repair."""
+
+from typing import TYPE_CHECKING
+
+from colligate.cli.terminal import parse, progress, say, show_run, take_flag
+
+if TYPE_CHECKING:
+    from colligate.records import Row
+    from colligate.study import Study
+
+
+def recognize_verb(words: list[str]) -> int:
+    """Ask a two-tower model in words and print what it finds."""
+    from colligate.study.crossmodal import RecognizeConfig, recognize
+
+    as_json, words = take_flag(words, "--json")
+    about = "Ask a two-tower model in words for what its scenes hold. Add --json for rows as JSON."
+    config = parse(RecognizeConfig, "recognize", about, words)
+    with progress() as report:
+        result = recognize(config, report=report)
+    hidden = ("crossmodal.without.", "crossmodal.ties.", "crossmodal.text.ties.")
+    return _told(result, as_json, [row for row in result.rows if not row.id.startswith(hidden)])
+
+
+def foils_verb(words: list[str]) -> int:
+    """Test a two-tower model with foils and print what it prefers."""
+    from colligate.study.crossmodal import FoilsConfig, run_foils
+
+    as_json, words = take_flag(words, "--json")
+    about = "Test a two-tower model with foils. Add --json for rows as JSON."
+    config = parse(FoilsConfig, "foils", about, words)
+    with progress() as report:
+        result = run_foils(config, report=report)
+    return _told(result, as_json, result.rows)
+
+
+def repair_verb(words: list[str]) -> int:
+    """Fit maps on the text side and print what they bring and cost."""
+    from colligate.study.repair import RepairConfig, repair
+
+    as_json, words = take_flag(words, "--json")
+    about = "Fit maps on the text side of a frozen two-tower model. Add --json for rows as JSON."
+    config = parse(RepairConfig, "repair", about, words)
+    with progress() as report:
+        result = repair(config, report=report)
+    code = _told(result, as_json, result.rows)
+    if not as_json:
+        say(f"Study it: colligate recognize repaired:{result.folder}")
+    return code
+
+
+def _told(result: "Study", as_json: bool, rows: "list[Row]") -> int:
+    """The finding, rows, notes, and where the record and the page are."""
+    show_run(result.folder, result.record, result.rows if as_json else rows, as_json=as_json)
+    return 0

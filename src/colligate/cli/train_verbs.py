@@ -1,0 +1,90 @@
+"""The verbs of models that are trained here: train, sweep, structure, and the whole paper."""
+
+from colligate.cli.terminal import parse, progress, say, show_run, take_flag
+
+PRESETS = ("paper", "pictures")
+
+
+def take_preset(words: list[str]) -> tuple[str, list[str]]:
+    """The preset that was asked for, "" for none, and the words without it.
+
+    Raises:
+        ValueError: an unknown preset.
+    """
+    joined = [part for word in words for part in (word.split("=", 1) if word.startswith("--preset=") else [word])]
+    if "--preset" not in joined:
+        return "", words
+    at = joined.index("--preset")
+    given = joined[at + 1 : at + 2]
+    if not given or given[0] not in PRESETS:
+        raise ValueError(
+            "The only presets are --preset paper and --preset pictures; without one, the best recipe found is used."
+        )
+    return given[0], joined[:at] + joined[at + 2 :]
+
+
+def train_verb(words: list[str]) -> int:
+    """Train a dual encoder and print what it learned."""
+    from colligate.training.config import PaperConfig, TrainConfig
+    from colligate.training.loop import train
+    from colligate.training.pairs import PicturesConfig
+
+    as_json, words = take_flag(words, "--json")
+    preset, words = take_preset(words)
+    about = (
+        "Train a dual encoder from scratch. Add --json for rows as JSON, --preset paper for the paper's settings, "
+        "--preset pictures for pictures against captions."
+    )
+    asked = {"paper": PaperConfig, "pictures": PicturesConfig}.get(preset, TrainConfig)
+    config = parse(asked, "train", about, words)
+    with progress() as report:
+        result = train(config, log=None if as_json else _print_look, report=report)
+    show_run(result.folder, result.record, result.rows, as_json=as_json)
+    if not as_json:
+        say(f"Study it: colligate study run:{result.folder}")
+        if preset == "pictures":
+            say(f"Ask it:   colligate recognize run:{result.folder}")
+    return 0
+
+
+def _print_look(step: int, seen: dict[str, float]) -> None:
+    names = ("loss", "concept.seen", "concept.unseen", "seen.table", "unseen.table", "unseen.among", "unseen.swaps")
+    say(f"step {step}: " + ", ".join(f"{name} {seen[name]:.3f}" for name in names if name in seen))
+
+
+def sweep_verb(words: list[str]) -> int:
+    """Train at every point of a grid and print what was learned there."""
+    from colligate.training.sweep import SweepConfig, sweep
+
+    as_json, words = take_flag(words, "--json")
+    config = parse(SweepConfig, "sweep", "Train at many coverages, spaces and seeds. Add --json for rows.", words)
+    with progress() as report:
+        result = sweep(config, report=report)
+    leading = [row for row in result.rows if as_json or row.id.endswith((".table", ".swaps"))]
+    show_run(result.folder, result.record, leading, as_json=as_json, judged=result.rows)
+    return 0
+
+
+def paper_verb(words: list[str]) -> int:
+    """Run every question of the paper, small, and say where the page is."""
+    from colligate.study.paper import PaperConfig, paper
+
+    config = parse(PaperConfig, "paper", "Run every question of the paper, small, and write one page.", words)
+    with progress() as report:
+        result = paper(config, report)
+    for part in result.parts:
+        say(f"{part.title}: {part.folder}")
+    say(f"Record: {result.folder}\nPage:   {result.page}")
+    return 0
+
+
+def structure_verb(words: list[str]) -> int:
+    """Fit rules to many trained models and print how far they go."""
+    from colligate.study.structure import StructureConfig, structure
+
+    as_json, words = take_flag(words, "--json")
+    config = parse(StructureConfig, "structure", "Fit rules to many trained models. Add --json for rows.", words)
+    with progress() as report:
+        result = structure(config, report)
+    show_run(result.folder, result.record, result.rows, as_json=as_json)
+    return 0
