@@ -32,12 +32,12 @@ needs_mitsuba = pytest.mark.skipif(mitsuba_version() is None, reason="mitsuba is
 GRID = Path(__file__).parents[3] / "shared" / "data" / "authors_release" / "clevr" / "sample_grid.png"
 
 SPACE = ConceptSpace(color=["red", "blue"], shape=["cube", "sphere"])
-TINY = Film(64, 48, 4)
+TINY = Film(32, 24, 2)
 RED, BLUE = reflectance_of((173, 35, 35), "matte"), reflectance_of((42, 75, 215), "matte")
 
 
 def studio(folder: Path, **settings: object) -> Studio:
-    return Studio(**{"width": 64, "height": 48, "rays": 4, "cache": folder / "cache", **settings})  # type: ignore[arg-type]
+    return Studio(**{"width": 64, "height": 48, "rays": 1, "cache": folder / "cache", **settings})  # type: ignore[arg-type]
 
 
 def pixels(picture: Image.Image) -> np.ndarray:
@@ -57,7 +57,7 @@ def test_layers_give_every_color_exactly_and_threads_change_nothing() -> None:
     assert len(layers) == len(layers_of(3)) == 7
     assert torch.allclose(torch.einsum("lc,lrsc->rsc", weights, layers), direct, atol=1e-5)
     assert torch.equal(trace(bodies, colors, TINY, threads=2), direct)
-    assert not torch.equal(trace(bodies, colors, Film(64, 48, 4, seed=1)), direct)
+    assert not torch.equal(trace(bodies, colors, Film(32, 24, 2, seed=1)), direct)
 
 
 def test_layer_weights_interpolate_products_of_reflectances() -> None:
@@ -77,7 +77,7 @@ def test_layer_weights_interpolate_products_of_reflectances() -> None:
 @needs_mitsuba
 @pytest.mark.parametrize("solid", ["cube", "cylinder", "sphere"])
 def test_a_solid_stands_where_the_camera_model_says(solid: str) -> None:
-    film = Film(160, 120, 4)
+    film = Film(80, 60, 4)
     empty = trace([], [], film)
     seen = trace([Body(solid, PLACES[1], 0.7)], [(0.02, 0.02, 0.02)], film)  # type: ignore[arg-type]
     right, down, unit = screen_position(PLACES[1], 0.7, film)
@@ -87,14 +87,14 @@ def test_a_solid_stands_where_the_camera_model_says(solid: str) -> None:
 
 @needs_mitsuba
 def test_hidden_pixels_are_those_of_the_object_in_front() -> None:
-    film = Film(80, 60, 16)
+    film = Film(48, 36, 9)
     apart = hidden([Body("sphere", PLACES[0], 0.7), Body("cube", PLACES[1], 0.7)], film)
     assert apart.tolist() == [0.0, 0.0]
-    behind, front = occluding(Body("sphere", PLACES[0], 0.7), Body("cylinder", PLACES[0], 0.7), 0.25)
-    assert hidden([behind, front], film).tolist() == pytest.approx([0.25, 0.0], abs=0.02)
+    behind, front = occluding(Body("sphere", PLACES[0], 0.7), Body("cylinder", PLACES[0], 0.7), 0.25, film=film)
+    assert hidden([behind, front], film).tolist() == pytest.approx([0.25, 0.0], abs=0.006)
     assert trouble([behind, front], film) is None
     with pytest.raises(ValueError, match="hides at most"):
-        occluding(Body("cylinder", PLACES[0], 0.7), Body("sphere", PLACES[0], 0.35), 0.9)
+        occluding(Body("cylinder", PLACES[0], 0.7), Body("sphere", PLACES[0], 0.35), 0.9, film=film)
 
 
 @needs_mitsuba
@@ -140,6 +140,14 @@ def test_a_studio_draws_scenes_in_their_order_and_keeps_what_it_traced(tmp_path:
 
 
 @needs_mitsuba
+def test_the_progress_of_tracing_is_told_while_a_world_is_shown(tmp_path: Path) -> None:
+    world = World("small", SPACE.scenes([[0, 3], [2, 1]]), pictures=studio(tmp_path))
+    told: list[tuple[str, int, int]] = []
+    world.items("picture", torch.tensor([0]), lambda *what: told.append(what))
+    assert told == [("tracing light", done, 4) for done in range(1, 5)]
+
+
+@needs_mitsuba
 def test_scenes_of_equal_shapes_share_their_layers_from_one_call_to_the_next(tmp_path: Path) -> None:
     made = studio(tmp_path)
     for objects in ([0, 3], [2, 1], [2, 3], [0, 1]):
@@ -151,7 +159,7 @@ def test_scenes_of_equal_shapes_share_their_layers_from_one_call_to_the_next(tmp
 def test_colors_are_where_their_object_is(tmp_path: Path) -> None:
     film = Film(64, 48, 4)
     left, right = (tuple(map(round, screen_position(place, 0.7, film)[:2])) for place in PLACES[:2])
-    first, second = studio(tmp_path).draw(SPACE.scenes([[0, 3], [2, 1]]))
+    first, second = studio(tmp_path, rays=4).draw(SPACE.scenes([[0, 3], [2, 1]]))
     for picture, reds, blues in ((first, left, right), (second, right, left)):
         red, blue = pixels(picture)[reds[1], reds[0]], pixels(picture)[blues[1], blues[0]]
         assert red[0] > 2 * red[2]

@@ -228,7 +228,7 @@ class Studio:
             if len(loose) < 2:
                 return tuple(alone.values())
             return occluding(alone[0], alone[1], self.hidden, threads=self.threads)
-        free = self.positions == "scatter"
+        free, film = self.positions == "scatter", Film(self.width, self.height, 1)
         for attempt in range(1000 if free else 1):
             bodies: list[Body] = []
             for slot, body in loose.items():
@@ -240,7 +240,9 @@ class Studio:
                     place = (x + self.jitter * right, y + self.jitter * far)
                 turn = self.turn * turned if self.turn else 0.0  # never -0.0, which would be kept under another key
                 bodies.append(Body(body.solid, place, body.radius, turn, body.finish))
-            found = trouble(bodies, Film(self.width, self.height, 1))
+                if free and trouble(bodies, film) is not None:
+                    break  # the others can't mend it
+            found = trouble(bodies, film)
             if found is None:
                 return tuple(bodies)
             if not free:

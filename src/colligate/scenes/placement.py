@@ -17,6 +17,8 @@ GAP = 0.05
 """The least distance between objects on the floor."""
 _AREA = ((-3.2, 3.2), (-3.0, 3.0))
 """Where scattered objects may stand: from and to, in x and y."""
+SEARCH = Film(120, 90, 9)
+"""The film of the search for a hidden fraction."""
 _CLOSE = 0.006
 """How near the hidden fraction comes to the stated one, as measured on the film of the search."""
 
@@ -59,17 +61,19 @@ def hidden(bodies: Sequence[Body], film: Film, *, threads: int | None = None) ->
 
 
 @lru_cache(maxsize=4096)
-def occluding(behind: Body, front: Body, wanted: float, *, threads: int | None = None) -> tuple[Body, Body]:
+def occluding(
+    behind: Body, front: Body, wanted: float, *, film: Film = SEARCH, threads: int | None = None
+) -> tuple[Body, Body]:
     """The two solids with the second put close to the first so that it hides the wanted fraction of its pixels.
 
     It's turned about the first, from straight towards the camera, where it hides most, to the side, where it hides
-    nothing; the angle is found by false position on pictures that show which solid is seen.
+    nothing; the angle is found by false position on pictures, of the given size, that show which solid is seen.
 
     Raises:
         ValueError: the solid in front can't hide that much.
         ImportError: mitsuba isn't installed.
     """
-    film, apart = Film(120, 90, 9), behind.reach + front.reach + GAP
+    apart = behind.reach + front.reach + GAP
     alone = float(visible_pixels([behind], film, threads=threads)[0])
 
     def turned(angle: float) -> tuple[Body, Body]:
