@@ -73,17 +73,16 @@ def _embed(words: list[str]) -> int:
     from safetensors.torch import save
 
     from colligate.records import write_atomic
-    from colligate.scenes.worlds import labels_bytes
     from colligate.study.config import EmbedConfig
-    from colligate.study.sources import open_source
+    from colligate.study.sources import labels_of, open_source
 
     config = parse(EmbedConfig, "embed", "Embed a world and write vectors.safetensors and labels.csv.", words)
     with progress() as report:
         source = open_source(config, report)
-    assert source.world is not None
-    write_atomic(config.out / "labels.csv", labels_bytes(source.world))
+    labels, left_out = labels_of(source)
+    write_atomic(config.out / "labels.csv", labels)
     write_atomic(config.out / "vectors.safetensors", save({"vectors": source.embeddings.vectors.contiguous()}))
-    for note in source.notes:
+    for note in (*source.notes, *left_out):
         say(f"Note: {note}")
     say(f"{len(source.embeddings)} vectors of {source.embeddings.dim} dimensions: {config.out}")
     return 0
@@ -148,14 +147,18 @@ class CheckDataConfig:
     """A labels table (.csv, .parquet), or a folder with labels.csv and pictures."""
     space: Path | None = None
     """JSON file that names every concept's values."""
+    keep: tuple[str, ...] = ()
+    """Rows of the table to keep, as column=cell, such as world_name=Desert; all by default."""
 
 
 def _check_data(words: list[str]) -> int:
     from colligate.scenes.findings import of_pictures, understand
     from colligate.scenes.sources import read_labels, read_space
+    from colligate.scenes.tables import keep_of
 
     config = parse(CheckDataConfig, "check-data", "Say what was understood of a labels table.", words)
-    world = read_labels(config.labels, space=None if config.space is None else read_space(config.space))
+    space = None if config.space is None else read_space(config.space)
+    world = read_labels(config.labels, space=space, keep=keep_of(config.keep))
     for sentence in understand(world, open_pictures=False).sentences:
         say(sentence)
     for sentence in of_pictures(world):
