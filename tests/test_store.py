@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from colligate import store as store_module
+from colligate.records import WorkError
 from colligate.store import Store
 
 FACTS = {"weights": "abc", "dtype": "float32"}
@@ -162,7 +163,7 @@ def test_ctrl_c_leaves_the_finished_shards(tmp_path: Path) -> None:
 
 
 def test_the_wrong_number_of_rows_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="expected 3 rows"):
+    with pytest.raises(WorkError, match="expected 3 rows"):
         Store(tmp_path).get_or_compute(FACTS, 3, lambda rows: torch.zeros(2, 4))
     with pytest.raises(ValueError, match="no rows"):
         Store(tmp_path).get_or_compute(FACTS, 0, rule)
@@ -233,7 +234,7 @@ def test_where_files_can_t_be_locked_it_still_works(tmp_path: Path, monkeypatch:
 
 def test_what_is_not_finite_is_neither_written_nor_read(tmp_path: Path) -> None:
     store = Store(tmp_path, rows_per_shard=2)
-    with pytest.raises(ValueError, match="Rows 2 to 3 gave NaN or infinity, which is never kept"):
+    with pytest.raises(WorkError, match="Rows 2 to 3 gave NaN or infinity, which is never kept"):
         store.get_or_compute(FACTS, 4, lambda rows: rule(rows) / (2 - rule(rows)))  # at row 2: 2 / 0
     assert [path.name for path in shards(tmp_path)] == ["shard-00000.safetensors"], "what is finite stays"
 

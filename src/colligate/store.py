@@ -22,7 +22,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from colligate.records import write_atomic
+from colligate.records import WorkError, write_atomic
 
 Progress = Callable[[int, int], None]
 """Called with rows done and rows in all."""
@@ -81,7 +81,7 @@ class Store:
 
         Raises:
             OSError: the disk is full or the folder can't be written; finished shards stay good.
-            ValueError: `compute` gives another number of rows than asked for, or numbers that are not finite.
+            WorkError: `compute` gives another number of rows than asked for, or numbers that are not finite.
         """
         if num_rows < 1:
             raise ValueError("There are no rows to embed; the table of scenes is empty.")
@@ -136,12 +136,12 @@ class Store:
             if shard is None:
                 shard = compute(rows).detach().cpu().contiguous()
                 if shard.ndim != 2 or len(shard) != rows.stop - rows.start:
-                    raise ValueError(
+                    raise WorkError(
                         f"Rows {rows.start} to {rows.stop - 1} gave vectors of shape {tuple(shard.shape)}; "
                         f"expected {rows.stop - rows.start} rows."
                     )
                 if not torch.isfinite(shard).all():
-                    raise ValueError(
+                    raise WorkError(
                         f"Rows {rows.start} to {rows.stop - 1} gave NaN or infinity, which is never kept; "
                         "compute those again."
                     )

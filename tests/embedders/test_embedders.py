@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from colligate.embedders import Model, NoControl, Oracle, check_model, embed, load_model, random_init
+from colligate.records import WorkError
 from colligate.scenes.sources import read_labels
 from colligate.scenes.space import Scenes
 from colligate.scenes.worlds import World, load_world, render
@@ -208,7 +209,7 @@ def test_a_tower_that_gives_something_else_is_refused(given: torch.Tensor, world
         def embed(self, items: list[str]) -> torch.Tensor:
             return given
 
-    with pytest.raises(ValueError, match=r"The Wrong tower gave .* for 3 items"):
+    with pytest.raises(WorkError, match=r"The Wrong tower gave .* for 3 items"):
         embed(Wrong(), world, rows=torch.arange(3))
 
 
@@ -229,7 +230,7 @@ def test_vectors_that_are_not_finite_name_their_rows(world: World) -> None:
             vectors[1] = float("nan")
             return vectors
 
-    with pytest.raises(ValueError, match="rows 1"):
+    with pytest.raises(WorkError, match="rows 1"):
         embed(Broken(), world, rows=torch.arange(3))
 
 
@@ -244,7 +245,7 @@ def test_vectors_that_are_not_finite_are_never_kept(world: World, tmp_path: Path
 
     tower, store = Broken(), Store(tmp_path)
     for _ in range(2):
-        with pytest.raises(ValueError, match="The Broken tower gave NaN or infinity for rows 3; its weights may be"):
+        with pytest.raises(WorkError, match="The Broken tower gave NaN or infinity for rows 3; its weights may be"):
             embed(tower, world, rows=torch.tensor([7, 3, 5]), store=store)
     assert not list(tmp_path.rglob("*.safetensors"))
     tower.broken = False

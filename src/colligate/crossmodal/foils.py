@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from colligate.embedders import Tower
+from colligate.embedders import Tower, embed_items
 from colligate.measures import tie_tolerance
 from colligate.scenes.captions import CaptionTemplate
 from colligate.scenes.space import Scenes
@@ -259,10 +259,7 @@ def embed_texts(tower: Tower, texts: Sequence[str]) -> tuple[Float[Tensor, "text
     if tower.kind != "text":
         raise ValueError(f"Captions and foils need a text tower; this one reads {tower.kind}s.")
     distinct = list(dict.fromkeys(texts))
-    vectors = torch.cat([
-        torch.as_tensor(tower.embed(distinct[start : start + 1024])).detach().cpu()
-        for start in range(0, len(distinct), 1024)
-    ])  # fmt: skip
+    vectors = torch.cat([embed_items(tower, distinct[start : start + 1024]) for start in range(0, len(distinct), 1024)])
     return normalize(vectors.float(), dim=1), {text: row for row, text in enumerate(distinct)}
 
 

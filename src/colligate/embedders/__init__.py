@@ -32,6 +32,7 @@ from colligate.embedders.towers import NetworkTower as NetworkTower
 from colligate.embedders.towers import Tower as Tower
 from colligate.embeddings import Embeddings
 from colligate.engine import Report
+from colligate.records import WorkError
 from colligate.scenes.files import check_files
 from colligate.scenes.worlds import World
 from colligate.store import Progress, Store
@@ -201,7 +202,7 @@ def embed(
         before = finished
         for start in range(part.start, part.stop, size):
             chunk = index[start : min(start + size, part.stop)]
-            found.append(_vectors(tower, world.items(kind, chunk, report), chunk))
+            found.append(embed_items(tower, world.items(kind, chunk, report), chunk))
             if progress is not None:
                 progress(before + start - part.start + len(chunk), len(index))
         return torch.cat(found)
@@ -234,19 +235,37 @@ def embed(
     return Embeddings(vectors, scenes, cast("list[str] | None", captions), provenance)
 
 
-def _vectors(tower: Tower, items: Any, rows: Int[Tensor, " row"]) -> Tensor:
-    """What the tower gives for the items of some rows, checked: what is not finite must not be kept."""
-    found = torch.as_tensor(tower.embed(items)).detach().cpu()
+def embed_items(tower: Tower, items: Any, rows: Int[Tensor, " row"] | None = None) -> Tensor:
+    """What a tower gives for some items, checked: one finite vector each.
+
+    Args:
+        tower: anything with `embed`.
+        items: what it reads.
+        rows: which rows of a world they are, for the message; None: counted from 0.
+
+    Raises:
+        WorkError: the tower gives something else.
+    """
+    return checked(tower, tower.embed(items), torch.arange(len(items)) if rows is None else rows)
+
+
+def checked(tower: Tower, given: Any, rows: Int[Tensor, " row"]) -> Tensor:
+    """Vectors that a tower gave for these rows, on the CPU; what is not finite must neither be kept nor measured.
+
+    Raises:
+        WorkError: not one finite vector for each row.
+    """
+    found, name = torch.as_tensor(given).detach().cpu(), type(tower).__name__
     if found.ndim != 2 or len(found) != len(rows) or not found.dtype.is_floating_point:
-        raise ValueError(
-            f"The {type(tower).__name__} tower gave {found.dtype} {tuple(found.shape)} for {len(rows)} items; "
+        raise WorkError(
+            f"The {name} tower gave {found.dtype} {tuple(found.shape)} for {len(rows)} items; "
             "expected one floating vector each, [item, dim]."
         )
     bad = rows[~torch.isfinite(found).all(1)].tolist()
     if bad:
         more = f" and {len(bad) - 8} more" if len(bad) > 8 else ""
-        raise ValueError(
-            f"The {type(tower).__name__} tower gave NaN or infinity for rows {', '.join(map(str, bad[:8]))}{more}; "
+        raise WorkError(
+            f"The {name} tower gave NaN or infinity for rows {', '.join(map(str, bad[:8]))}{more}; "
             "its weights may be broken, or its dtype too narrow: try dtype float32."
         )
     return found

@@ -10,7 +10,7 @@ from typing import Any, cast
 import torch
 
 from colligate import __version__
-from colligate.embedders import NoControl, Tower, embed, random_init
+from colligate.embedders import NoControl, Tower, checked, embed, random_init
 from colligate.embedders.precomputed import read_vectors
 from colligate.embeddings import Embeddings
 from colligate.engine import Clock, Report, fitting_threads, peak_memory
@@ -296,7 +296,8 @@ def _read_depth(
     found, size = list[dict[str, torch.Tensor]](), 256 if kind == "picture" else 1024
     for start in range(0, len(rows), size):
         part = rows[start : start + size]
-        found.append(read(source.world.items(kind, part, clock.report)))
+        given = read(source.world.items(kind, part, clock.report))
+        found.append({name: checked(source.tower, vectors, part) for name, vectors in given.items()})
         if not found[0]:
             return {}
         if told is not None:

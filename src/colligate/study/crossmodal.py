@@ -11,7 +11,7 @@ from colligate.crossmodal.foil_rows import bias_rows, foil_rows, group_rows, tab
 from colligate.crossmodal.foils import FoilTable
 from colligate.crossmodal.measurements import alignment_rows, recognition_rows, reverse_rows, without_rows
 from colligate.crossmodal.queries import QueryTemplates, embed_queries, query_tower, scene_tower
-from colligate.embedders import Model, NoControl, Tower, embed, load_model, random_init
+from colligate.embedders import Model, NoControl, Tower, embed, embed_items, load_model, random_init
 from colligate.embeddings import Embeddings
 from colligate.engine import Clock, Report, fitting_threads, peak_memory
 from colligate.records import (
@@ -254,7 +254,7 @@ def _shown(tower: Tower, pictures: tuple[PictureFile, ...], report: Report | Non
     parts = list[torch.Tensor]()
     for start in range(0, len(pictures), 256):
         block = [one.open() for one in pictures[start : start + 256]]
-        parts.append(torch.as_tensor(tower.embed(block)).detach().cpu())
+        parts.append(embed_items(tower, block, torch.arange(start, start + len(block))))
         if report is not None:
             report("embedding", start + len(block), len(pictures))
     return torch.cat(parts)
