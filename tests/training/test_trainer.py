@@ -133,7 +133,8 @@ def test_a_loss_that_is_no_number_stops_with_the_step():
 
 def test_the_best_step_is_kept():
     trainer = run(Trainer([TINY], CPU), until=4)
-    at_four = {name: value.clone() for name, value in trainer.model.state_dict().items()}
+    with trainer.average.shown():
+        at_four = {name: value.clone() for name, value in trainer.model.state_dict().items()}
     trainer.best[0] = trainer.best[0]._replace(score=2.0)  # nothing later can be better
     run(trainer)
     assert trainer.best[0].step == 4

@@ -15,6 +15,7 @@ from colligate.scenes.space import ConceptSpace
 from colligate.scenes.splits import ByObject, BySwaps
 from colligate.training.data import BatchPlan, ObjectPool, scene_draw
 from colligate.training.objective import LossKind
+from colligate.training.optimizers import OptimizerKind
 from colligate.training.penalty import PenaltyKind
 from colligate.training.queries import query_choice
 
@@ -86,8 +87,15 @@ class TrainConfig:
     """Scenes in a step."""
     steps: int = 2400
     """Steps of training; it stops by steps, never by the clock."""
+    optimizer: OptimizerKind = "muon"
+    """What steps the matrices of layers: muon (their momentum made orthogonal), or adamw, which steps all else too."""
     rate: float = 3e-3
-    """Learning rate after the warm-up."""
+    """Learning rate of AdamW after the warm-up."""
+    matrix_rate: float = 0.03
+    """Learning rate of Muon after the warm-up."""
+    average: float = 0.99
+    """Memory of the exponential average of the weights, which is what is scored and kept; 0 for the weights
+    themselves."""
     warmup: int = 200
     """Steps in which the rate rises."""
     schedule: Literal["linear", "cosine", "constant"] = "linear"
@@ -122,6 +130,11 @@ class TrainConfig:
             )
         if min(self.steps, self.evaluate_every, self.checkpoint_every, self.budget) < 1 or self.rate <= 0:
             raise ValueError("Steps, evaluate-every, checkpoint-every and budget start at 1, and the rate above 0.")
+        if not 0 <= self.average < 1 or self.matrix_rate <= 0:
+            raise ValueError(
+                f"The average's memory lies in [0, 1) and the matrix rate above 0; got {self.average:g} and "
+                f"{self.matrix_rate:g}."
+            )
         if not 0 <= self.warmup <= self.steps:
             raise ValueError(f"The warm-up of {self.warmup} steps must fit into {self.steps} steps; lower it.")
         if self.slots < 2 and self.scenes != "random":
@@ -250,6 +263,10 @@ class PaperConfig(TrainConfig):
     """Scenes in a step."""
     steps: int = 50_000
     """Steps of training."""
+    optimizer: OptimizerKind = "adamw"
+    """AdamW for all."""
+    average: float = 0.0
+    """The weights themselves."""
     rate: float = 3e-5
     """Learning rate after the warm-up."""
     warmup: int = 5_000

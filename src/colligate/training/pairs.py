@@ -20,6 +20,7 @@ from colligate.scenes.space import ConceptSpace
 from colligate.scenes.sprites import SpriteSheet, sprite_canvas, sprite_space
 from colligate.training.config import TrainConfig
 from colligate.training.data import Batch
+from colligate.training.optimizers import OptimizerKind
 from colligate.training.queries import value_targets
 from colligate.training.trainer import Trainer
 
@@ -69,6 +70,10 @@ class PicturesConfig(TrainConfig):
     """Transformer layers of the picture encoder."""
     query_layers: int = 2
     """Transformer layers of the caption encoder."""
+    optimizer: OptimizerKind = "adamw"
+    """What steps the matrices of layers; the recipe here was found with adamw, and muon is untried."""
+    average: float = 0.0
+    """Memory of the exponential average of the weights; 0 for the weights themselves."""
     steps: int = 1000
     """Steps of training; it stops by steps, never by the clock."""
     warmup: int = 100

@@ -9,18 +9,19 @@ from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from colligate.networks.dual import DualEncoder
 from colligate.records import WorkError, write_atomic
 from colligate.training.config import TrainConfig
 from colligate.training.data import ObjectPool, scene_draw
 from colligate.training.objective import Objective
+from colligate.training.optimizers import Average, Optimizers
 from colligate.training.penalty import Distance
 from colligate.training.queries import query_choice, value_targets
 from colligate.training.recognition import PartScenes, part_scenes, quick_look
 
-STATE_SCHEMA = 1
+STATE_SCHEMA = 2
 LOOK = 512
 """Scenes of a part that are scored along the way."""
 _STACKABLE = {"seed", "coverage", "runs", "force", "device"}
@@ -65,8 +66,13 @@ class Trainer:
         if kind != "none":
             self.distance = Distance(kind, space, self.config.slots, self.config.dim, seeds).to(device)
         self.generators = [torch.Generator(device).manual_seed(2**32 + seed) for seed in seeds]
-        self.optimizer = _optimizer([self.model, self.distance], self.config)
         self.precision = chosen_precision(self.config.precision, device)
+        self.optimizers = Optimizers(
+            [self.model] if self.distance is None else [self.model, self.distance],
+            self.config.optimizer, rate=self.config.rate, matrix_rate=self.config.matrix_rate, decay=self.config.decay,
+            momentum=self.config.momentum, dtype=torch.bfloat16 if self.precision == "bfloat16" else None,
+        )  # fmt: skip
+        self.average = Average(self.model, self.config.average)
         self.objective = Objective(self.config.loss)
         self.value_objective = Objective("scene-to-query" if self.config.loss == "both" else self.config.loss)
         self.draw = scene_draw(self.config.scenes)
@@ -104,18 +110,17 @@ class Trainer:
 
     def advance(self) -> None:
         """One step."""
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.config.rate_at(self.step)
         loss = self.loss()
-        self.optimizer.zero_grad()
+        self.optimizers.zero_grad()
         loss.sum().backward()
         if self.config.clip:
-            _clip([p for group in self.optimizer.param_groups for p in group["params"]], self.config.clip)
+            _clip(self.optimizers.parameters, self.config.clip)
         bad = ~torch.isfinite(loss.detach()).all() & (self._first_bad < 0)
         self._first_bad = torch.where(bad, self.step + 1, self._first_bad)
         self._sum += loss.detach()
         self._since += 1
-        self.optimizer.step()
+        self.optimizers.step(self.config.rate_at(self.step) / self.config.rate)
+        self.average.follow(self.step)
         self.step += 1
         if self.step % 50 == 0 or self.step == self.config.steps:
             self._check()
@@ -133,7 +138,15 @@ class Trainer:
     def look(self) -> list[dict[str, float]]:
         """Recognition of every member now; the best by validation is kept."""
         self._check()
-        found = quick_look(self.model, self.parts)
+        with self.average.shown():
+            found = quick_look(self.model, self.parts)
+            self._keep(found)
+        self._sum.zero_()
+        self._since = 0
+        return found
+
+    def _keep(self, found: Sequence[dict[str, float]]) -> None:
+        """Take down what was seen, and the weights where validation was highest."""
         for m, of_member in enumerate(found):
             seen = [of_member[f"validation.{way}"] for way in ("table", "among", "swaps")]
             real = [value for value in seen if value == value]  # no swaps: not a number
@@ -144,9 +157,6 @@ class Trainer:
                     self.kept[name][m] = value[m]
             entry = {"step": float(self.step), "loss": float(self._sum[m]) / max(1, self._since), **of_member}
             self.curves[m].append({k: v for k, v in entry.items() if v == v})
-        self._sum.zero_()
-        self._since = 0
-        return found
 
     def chosen(self, member: int) -> DualEncoder:
         """The member at its best step."""
@@ -168,8 +178,8 @@ class Trainer:
         tensors |= {f"kept.{k}": v for k, v in self.kept.items() if k in self._owned()}
         if self.distance is not None:
             tensors |= {f"distance.{k}": v for k, v in self.distance.state_dict().items()}
-        for i, slots in self.optimizer.state_dict()["state"].items():
-            tensors |= {f"moment.{i}.{name}": value for name, value in slots.items()}
+        tensors |= {f"moment.{name}": value for name, value in self.optimizers.state().items()}
+        tensors |= {f"average.{i}": value for i, value in enumerate(self.average.held)}
         tensors |= {f"generator.{m}": g.get_state() for m, g in enumerate(self.generators)}
         tensors |= {"sum": self._sum}
         facts = {
@@ -202,12 +212,8 @@ class Trainer:
             self.kept[name] = self.kept["scene." + name.removeprefix("query.")]
         if self.distance is not None:
             self.distance.load_state_dict(take("distance."))
-        state = self.optimizer.state_dict()
-        moments: dict[int, dict[str, Tensor]] = {}
-        for name, value in take("moment.").items():
-            i, _, slot = name.partition(".")
-            moments.setdefault(int(i), {})[slot] = value
-        self.optimizer.load_state_dict({**state, "state": moments})
+        self.optimizers.load_state(take("moment."))
+        self.average.held = [tensors[f"average.{i}"] for i in range(len(take("average.")))]
         for m, generator in enumerate(self.generators):
             generator.set_state(tensors[f"generator.{m}"].cpu())
         self._sum = tensors["sum"]
@@ -234,16 +240,7 @@ def _look_parts(config: TrainConfig, division: dict[str, Tensor]) -> dict[str, P
     }
 
 
-def _optimizer(modules: Sequence[nn.Module | None], config: TrainConfig) -> torch.optim.Optimizer:
-    """AdamW, decay on matrices only (a member's bias and table of values have none)."""
-    named = [pair for module in modules if module is not None for pair in module.named_parameters()]
-    decayed = [p for name, p in named if name.endswith("weight") and "table" not in name and "distance" not in name]
-    others = [p for _, p in named if all(p is not d for d in decayed)]
-    groups = [{"params": decayed, "weight_decay": config.decay}, {"params": others, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=config.rate, betas=(0.9, config.momentum), fused=True)
-
-
-def _clip(parameters: Sequence[nn.Parameter], longest: float) -> None:
+def _clip(parameters: Sequence[Tensor], longest: float) -> None:
     """Shorten each member's gradient to a length."""
     gradients = [p.grad for p in parameters if p.grad is not None]
     lengths = torch.stack([torch.linalg.vector_norm(g.flatten(1), dim=1) for g in gradients])
