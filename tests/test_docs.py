@@ -6,6 +6,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
+
+from colligate.binding import object_table
+from colligate.embeddings import Embeddings
+from colligate.geometry.editing import edit_rows
+from colligate.geometry.measurements import (
+    attention_rows,
+    decomposition_rows,
+    information_rows,
+    probe_rows,
+    removal_rows,
+)
+from colligate.geometry.subject import Settings, Subject
+from colligate.scenes.space import ConceptSpace, Scenes
+from colligate.scenes.splits import ByScene
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -57,6 +72,9 @@ def test_every_module_stands_in_the_tree():
         ("retrieval.object.avg+pos.up_to_order", True),
         ("edit.retrieval.avg+pos.shared.color", True),
         ("edit.retrieval.shape.avg.different", True),
+        ("edit.retrieval.shape.orthogonal", False),
+        ("edit.strength.concepts", False),
+        ("interference.overshoot.avg", False),
         ("removal.object.permuted.frozen.concept", True),
         ("information.quadratic.bits", True),
         ("normalized.probe.object", True),
@@ -67,3 +85,66 @@ def test_every_module_stands_in_the_tree():
 )
 def test_metric_ids_are_listed(documented: Callable[[str], bool], name: str, listed: bool):
     assert documented(name) is listed
+
+
+SPACE = ConceptSpace(color=["red", "green", "blue"], shape=["cube", "ball", "cone"])
+QUESTION_1 = ("probe.", "r2.", "retrieval.", "reconstruction.", "edit.", "interference.", "removal.", "information.",
+              "ties.")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def produced() -> set[str]:
+    """Ids of every row of question 1 on a world that has what each of them needs: singles, shared values, tokens."""
+    subject = subject_of(Scenes.join([SPACE.all_scenes(2), SPACE.all_scenes(1)]))
+    measured = (probe_rows, decomposition_rows, edit_rows, removal_rows, information_rows)
+    rows = [row for measure in measured for row in measure(subject)]
+    unbound = subject_of(ConceptSpace(letter=list("abcdef")).all_scenes(2))  # says why not, under the same ids
+    count = len(unbound.scenes)
+    told = attention_rows(unbound, torch.ones(count, 1, 2), torch.ones(count, 1, dtype=torch.bool))
+    return {row.id for row in [*rows, *told]}
+
+
+def subject_of(scenes: Scenes) -> Subject:
+    vectors = object_table(scenes.space, 2, 24, 0)(scenes.values).float()
+    return Subject.of(Embeddings(vectors, scenes), ByScene(fit=0.6, validation=0.2), Settings())
+
+
+def test_every_id_that_is_produced_is_documented(produced: set[str], documented: Callable[[str], bool]):
+    assert {id for id in produced if not documented(id)} == set()
+    assert len(produced) > 300
+
+
+def documented_names(page: Path) -> list[str]:
+    """Every id of question 1 that the page lists, choices and options written out, placeholders left."""
+    listed = re.findall(r"^\| `([^`]+)`", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return [name for pattern in listed for name in written_out(pattern) if name.startswith(QUESTION_1)]
+
+
+def written_out(pattern: str) -> list[str]:
+    """An id with choices and options -> all ids that it stands for."""
+    if found := re.search(r"\[([^\]]*)\]", pattern):
+        choices = ["", found[1]]
+    elif found := re.search(r"\{([^}]*)\}", pattern):
+        choices = [choice.strip() for choice in found[1].split(",")]
+    else:
+        return [pattern]
+    return [name for one in choices for name in written_out(pattern[: found.start()] + one + pattern[found.end() :])]
+
+
+def test_every_id_that_is_documented_is_produced(produced: set[str]):
+    names = documented_names(ROOT / "docs" / "metrics.md")
+    assert len(names) > 200
+    stand_for = {"<concept>": (*SPACE.names, "object"), "<shared>": SPACE.names}
+
+    def there(name: str) -> bool:
+        held = re.search(r"<[^>]+>", name)
+        return name in produced if held is None else any(
+            there(name.replace(held[0], one)) for one in stand_for[held[0]]
+        )  # fmt: skip
+
+    assert [name for name in names if not there(name)] == []
+
+
+def test_choices_and_options_are_written_out():
+    assert written_out("a.{b, c}[.d]") == ["a.b", "a.c", "a.b.d", "a.c.d"]
+    assert written_out("a[.{b, c}]") == ["a", "a.b", "a.c"]
