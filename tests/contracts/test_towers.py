@@ -22,7 +22,7 @@ NETWORKS = {
     "sbert": "sbert",
     "open_clip": "open_clip",
 }
-TRAINED = {"pictures": "run"}
+TRAINED = {"pictures": "run", "tokens": "run"}
 LOADERS = NETWORKS | TRAINED
 ORACLES = ("no-binding", "object-product", "object-table", "scene-table")
 ROWS = torch.tensor([7, 0, 599, 31, 7, 250])

@@ -181,3 +181,17 @@ def pictures(folder: Path) -> Path:
     perturb(network)
     save_checkpoint(folder, network.requires_grad_(False), {"config": {"coverage": 0.8}, "step": 5})
     return folder
+
+
+def tokens(folder: Path) -> Path:
+    """What `colligate train` leaves."""
+    from colligate.networks.checkpoint import save_checkpoint
+    from colligate.networks.dual import DualEncoder, DualShape
+    from colligate.networks.encoders import EncoderShape
+    from colligate.scenes.space import ConceptSpace
+
+    shape = EncoderShape(kind="object-tokens", width=16, heads=2, dim=12, activation="gated")
+    network = DualEncoder(ConceptSpace(color=8, shape=3), 2, DualShape(scene=shape, query=shape), seeds=[3])
+    perturb(network)
+    save_checkpoint(folder, network.requires_grad_(False), {"config": {"coverage": 0.8}, "step": 5})
+    return folder
