@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from colligate.engine import using_threads
 from colligate.networks.checkpoint import load_checkpoint
 from colligate.records import read_record, read_table
 from colligate.training import loop
@@ -67,6 +68,19 @@ def test_a_killed_repetition_leaves_no_old_record_beside_new_weights(tiny, monke
     again = train(tiny)
     assert not again.found
     assert [row.value for row in again.rows] == [row.value for row in first.rows]
+
+
+def test_a_resumed_run_records_the_threads_that_its_state_asks_for(tiny, monkeypatch):
+    def killed(self):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, using_threads(2), pytest.raises(KeyboardInterrupt):
+        patch.setattr(Trainer, "look", killed)  # at step 4, after the state of step 3
+        train(tiny)
+    before = torch.get_num_threads()
+    assert train(tiny).record["threads"] == 2
+    assert torch.get_num_threads() == before
+    assert train(replace(tiny, force=True)).record["threads"] == 1
 
 
 def test_a_stack_leaves_the_folders_of_its_members(tiny):

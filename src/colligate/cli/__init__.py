@@ -15,6 +15,14 @@ from colligate.cli.verbs import MEASUREMENTS as MEASUREMENTS
 from colligate.cli.verbs import verbs
 
 
+ENVIRONMENT = {
+    "COLLIGATE_STORE": "Folder of embedded vectors; default: ~/.cache/colligate.",
+    "COLLIGATE_THREADS": "Threads that fit and train; default: 1. A record names them, since they decide last digits.",
+    "COLLIGATE_DEBUG": "1: show the traceback of a failure.",
+}
+"""Variable -> what it does."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and give its exit code: 0 done, 1 the work failed, 2 the call was wrong.
 
@@ -61,5 +69,6 @@ def _help(known: dict[str, Verb]) -> str:
     lines = ["Does an embedding model know which values belong to the same object?", "", "colligate VERB ...", ""]
     lines += [f"  {verb:<13} {question}" for verb, (_, question) in known.items()]
     lines += ["", "colligate VERB --help lists the options of a verb.", "For a start:", ""]
-    lines += ["  colligate study sbert:all-MiniLM-L6-v2 --scenes text8x8"]
+    lines += ["  colligate study sbert:all-MiniLM-L6-v2 --scenes text8x8", "", "In the environment:", ""]
+    lines += [f"  {name:<18} {meaning}" for name, meaning in ENVIRONMENT.items()]
     return "\n".join(lines)

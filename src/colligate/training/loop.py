@@ -120,6 +120,7 @@ def _trained(configs: Sequence[TrainConfig], log: Log | None, report: Report | N
             trainer = trainer_of(configs, device)
             if state.is_file() and not configs[0].force:
                 trainer.resume(state, key)
+                threads = torch.get_num_threads() if device.type == "cpu" else threads  # those that the state asks for
         with clock.stage("training"):
             _run(trainer, state, key, folders, log, report, label)
         done = [_finish(trainer, member, folder, clock, threads) for member, folder in enumerate(folders)]
