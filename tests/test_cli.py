@@ -201,7 +201,8 @@ def test_a_call_that_can_not_be_carried_out_says_why(call: Call, words: list[str
 
 
 def test_a_study_says_its_verdict_and_leaves_a_page(call: Call, labels: Path, tmp_path: Path):
-    done = call("study", ORACLE, "--scenes", labels, "--out", "page.html")
+    words = ("study", ORACLE, "--scenes", labels, "--families", "additive", "--coverages", "0.5")
+    done = call(*words, "--out", "page.html")
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith("No verdict: with 8 objects and ")
     folder, page = re.findall(r"^(?:Record|Page): +(.+)$", done.out, re.MULTILINE)
@@ -214,10 +215,10 @@ def test_a_study_says_its_verdict_and_leaves_a_page(call: Call, labels: Path, tm
     assert SCRIPT.replace("/", "\\/") not in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
 
-    again = call("study", ORACLE, "--scenes", labels)
+    again = call(*words)
     assert "finished before; --force" in again.out
     assert f"Record: {folder}\n" in again.out
-    rows = json.loads(call("study", ORACLE, "--scenes", labels, "--json").out)
+    rows = json.loads(call(*words, "--json").out)
     assert len(rows) == len((Path(folder) / "table.csv").read_text().splitlines()) - 1
 
     written = call("report", folder, "--out", "again.html")
@@ -228,15 +229,17 @@ def test_a_study_says_its_verdict_and_leaves_a_page(call: Call, labels: Path, tm
 @pytest.mark.parametrize("verb", MEASUREMENTS)
 def test_every_measurement_prints_a_table_or_json(call: Call, verb: str, labels: Path):
     words = (verb, ORACLE, "--scenes", labels)
+    words += ("--families", "additive", "--coverages", "0.5") if verb == "complexity" else ()
     rows = json.loads(call(*words, "--json").out)
     assert rows
     assert list(rows[0]) == list(COLUMNS)
     done = call(*words)
     assert (done.code, done.err) == (0, "")
     assert "measurement" in done.out.splitlines()[0]
-    for row in rows[:20]:
-        line = next(line for line in done.out.splitlines() if line.split()[:2] == [row["id"], row["on"]])
-        assert row["value"] is None or line.split()[2] == f"{row['value']:.3f}"
+    for row in [row for row in rows if row["coverage"] is None][:20]:  # curves are for the page
+        name = [row["id"], *([f"({row['family']})"] if row["family"] else []), row["on"]]
+        line = next(line.split() for line in done.out.splitlines() if line.split()[: len(name)] == name)
+        assert row["value"] is None or line[len(name)] == f"{row['value']:.3f}"
     assert re.search(r"^Record: runs/", done.out, re.MULTILINE)
 
 

@@ -74,9 +74,10 @@ def test_a_resumed_run_records_the_threads_that_its_state_asks_for(tiny, monkeyp
     def killed(self):
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch, using_threads(2), pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch, using_threads(2):
         patch.setattr(Trainer, "look", killed)  # at step 4, after the state of step 3
-        train(tiny)
+        with pytest.raises(KeyboardInterrupt):
+            train(tiny)
     before = torch.get_num_threads()
     assert train(tiny).record["threads"] == 2
     assert torch.get_num_threads() == before

@@ -14,7 +14,6 @@ from colligate.cli.terminal import Verb, complain, of_system, of_work, say, stop
 from colligate.cli.verbs import MEASUREMENTS as MEASUREMENTS
 from colligate.cli.verbs import verbs
 
-
 ENVIRONMENT = {
     "COLLIGATE_STORE": "Folder of embedded vectors; default: ~/.cache/colligate.",
     "COLLIGATE_THREADS": "Threads that fit and train; default: 1. A record names them, since they decide last digits.",
