@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -173,11 +174,9 @@ def pictures(folder: Path) -> Path:
     from colligate.networks.encoders import EncoderShape
     from colligate.scenes.sprites import sprite_space
 
-    shapes: Any = {
-        name: EncoderShape(kind=kind, width=16, heads=2, dim=12)
-        for name, kind in (("scene", "pictures"), ("query", "captions"))
-    }
-    network = DualEncoder(sprite_space(8, 3), 2, DualShape(**shapes), seeds=[3])
+    reader = EncoderShape(kind="pictures", width=16, heads=2, dim=12)
+    shape = DualShape(scene=reader, query=replace(reader, kind="captions"))
+    network = DualEncoder(sprite_space(8, 3), 2, shape, seeds=[3])
     perturb(network)
     save_checkpoint(folder, network.requires_grad_(False), {"config": {"coverage": 0.8}, "step": 5})
     return folder

@@ -31,9 +31,9 @@ def test_with_jitter_an_object_stands_wherever_the_canvas_may_put_it():
     assert sheet.radii == (4, 5, 6)
     objects = torch.tensor([[6, -1]]).expand(2000, -1)
     found = sheet.draw(objects, torch.Generator().manual_seed(0))
-    still = replace(canvas, jitter=0.0, resize=0.0)
+    still, scene = replace(canvas, jitter=0.0, resize=0.0), space.scenes([[6, -1]])
     allowed = [
-        by_canvas(replace(still, radius=float(r), positions=((8.0 + x, 16.0 + y), (24.0, 16.0))), space.scenes([[6, -1]]))
+        by_canvas(replace(still, radius=float(r), positions=((8.0 + x, 16.0 + y), (24.0, 16.0))), scene)
         for r in sheet.radii for x in (-1, 0, 1) for y in (-1, 0, 1)
     ]  # fmt: skip
     kinds, counts = found.flatten(1).unique(dim=0, return_counts=True)

@@ -74,10 +74,14 @@ class PicturesConfig(TrainConfig):
     """What steps the matrices of layers; the recipe here was found with adamw, and muon is untried."""
     average: float = 0.0
     """Memory of the exponential average of the weights; 0 for the weights themselves."""
-    steps: int = 1000
+    steps: int = 600
     """Steps of training; it stops by steps, never by the clock."""
     warmup: int = 100
     """Steps in which the rate rises."""
+    towers: Literal["separate", "shared"] = "separate"
+    """Not to be chosen here: pictures and captions have an encoder each."""
+    evaluate_every: int = 250
+    """Steps between looks at recognition."""
     fewer: float = 0.15
     """Share of scenes with fewer objects than slots."""
 
