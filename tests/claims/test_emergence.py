@@ -14,8 +14,8 @@ from colligate.training.config import TrainConfig
 from colligate.training.loop import train
 
 QUICK: dict[str, Any] = {
-    "values": 20, "coverage": 0.8, "hold_out": "swaps", "width": 96, "dim": 128, "batch": 160, "steps": 450,
-    "warmup": 40, "rate": 5e-3, "evaluate_every": 150, "budget": 1000, "precision": "float32",
+    "values": 20, "coverage": 0.8, "hold_out": "swaps", "width": 64, "dim": 128, "batch": 128, "steps": 120,
+    "warmup": 20, "evaluate_every": 60, "budget": 1000, "precision": "float32",
 }  # fmt: skip
 
 
@@ -26,14 +26,14 @@ def trained(folder: Path, **changes: Any) -> dict[str, Row]:
 def test_a_transformer_binds_objects_it_never_saw(tmp_path):
     rows = trained(tmp_path)
     seen, unseen = (rows[f"recognition.object.{part}.swaps"] for part in ("seen", "unseen"))
-    assert (seen.value or 0) > 0.75
+    assert (seen.value or 0) > 0.85
     assert unseen.low is not None
     assert unseen.bag_of_concepts is not None
-    assert unseen.low > unseen.bag_of_concepts
+    assert unseen.low > unseen.bag_of_concepts + 0.2
 
 
 def test_a_bag_of_concepts_doesnt_bind_whatever_it_was_shown(tmp_path):
-    rows = trained(tmp_path, encoder="bag", steps=200)
+    rows = trained(tmp_path, encoder="bag", steps=150)
     assert (rows["recognition.concept.seen"].value or 0) > 0.9
     for part in ("seen", "unseen"):
         swaps = rows[f"recognition.object.{part}.swaps"]
@@ -43,6 +43,6 @@ def test_a_bag_of_concepts_doesnt_bind_whatever_it_was_shown(tmp_path):
 @pytest.mark.long
 def test_the_default_training_binds_nearly_all_objects_it_never_saw(tmp_path):
     rows = {row.id: row for row in train(TrainConfig(runs=tmp_path)).rows}
-    for way, least in (("table", 0.9), ("among_unseen", 0.95), ("swaps", 0.85)):
+    for way, least in (("table", 0.97), ("among_unseen", 0.97), ("swaps", 0.93)):
         assert (rows[f"recognition.object.unseen.{way}"].value or 0) > least
         assert (rows[f"recognition.object.seen.{way.replace('unseen', 'seen')}"].value or 0) > 0.97

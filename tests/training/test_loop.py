@@ -137,7 +137,7 @@ def test_a_diverging_run_leaves_its_last_good_checkpoint(tiny, monkeypatch):
 
 
 def test_a_full_disk_is_an_error_and_no_record(tiny, monkeypatch):
-    def full(*_):
+    def full(*_, **__):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(loop, "save_checkpoint", full)

@@ -32,16 +32,19 @@ class Checkpoint(NamedTuple):
     """sha256 of the weights file."""
 
 
-def save_checkpoint(folder: Path, model: DualEncoder, facts: Mapping[str, object]) -> Path:
+def save_checkpoint(
+    folder: Path, model: DualEncoder, facts: Mapping[str, object], *, dtype: torch.dtype = torch.float32
+) -> Path:
     """Write a single network so that it can be rebuilt, and return the JSON file's path.
 
     Args:
         folder: where to; a checkpoint there is replaced.
         model: of one member.
         facts: JSON-able; kept beside the shape.
+        dtype: of the weights on disk; they are rounded to it.
 
     Raises:
-        ValueError: a stack of several members.
+        ValueError: a stack of several members, or weights that the dtype can't hold.
         OSError: the disk is full or the folder can't be written; the checkpoint that was there still is.
 
     Example:
@@ -57,7 +60,10 @@ def save_checkpoint(folder: Path, model: DualEncoder, facts: Mapping[str, object
 
     if model.members != 1:
         raise ValueError(f"A checkpoint holds one network; select one of these {model.members} members.")
-    weights = {name: value.detach().cpu().contiguous() for name, value in _own_state(model).items()}
+    weights = {name: value.detach().cpu().to(dtype).contiguous() for name, value in _own_state(model).items()}
+    for name, value in weights.items():
+        if not bool(value.isfinite().all()):
+            raise ValueError(f"{name} has values that {str(dtype).removeprefix('torch.')} can't hold; keep float32.")
     content = save(weights)
     digest = hashlib.sha256(content).hexdigest()
     name = f"weights-{digest[:10]}.safetensors"

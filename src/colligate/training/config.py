@@ -46,7 +46,7 @@ class TrainConfig:
     layers: int = 2
     """Transformer layers of the scene encoder."""
     query_layers: int = 1
-    """Transformer layers of the query encoder."""
+    """Transformer layers of a query encoder of its own."""
     heads: int = 2
     """Attention heads."""
     hidden: int = 0
@@ -57,8 +57,8 @@ class TrainConfig:
     """Width of the vectors that are compared."""
     scale: float = 1.0
     """Deviation of the values' vectors at the start."""
-    towers: Literal["separate", "shared"] = "separate"
-    """Whether queries have an encoder of their own."""
+    towers: Literal["separate", "shared"] = "shared"
+    """Whether queries have an encoder of their own, or are read by the scenes' as scenes of one object (or value)."""
     similarity: Similarity = "cosine"
     """How vectors are compared."""
     temperature: float = 40.0
@@ -85,7 +85,7 @@ class TrainConfig:
     """Weight of the penalty."""
     batch: int = 256
     """Scenes in a step."""
-    steps: int = 2400
+    steps: int = 800
     """Steps of training; it stops by steps, never by the clock."""
     optimizer: OptimizerKind = "muon"
     """What steps the matrices of layers: muon (their momentum made orthogonal), or adamw, which steps all else too."""
@@ -96,7 +96,7 @@ class TrainConfig:
     average: float = 0.99
     """Memory of the exponential average of the weights, which is what is scored and kept; 0 for the weights
     themselves."""
-    warmup: int = 200
+    warmup: int = 50
     """Steps in which the rate rises."""
     schedule: Literal["linear", "cosine", "constant"] = "linear"
     """How the rate falls to zero afterwards."""
@@ -108,10 +108,12 @@ class TrainConfig:
     """Longest gradient of a member; 0 for no limit."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Of the encoders' products; auto takes bfloat16 where the hardware multiplies it fast. Scores are in float32."""
-    evaluate_every: int = 250
+    evaluate_every: int = 200
     """Steps between looks at recognition."""
     checkpoint_every: int = 500
     """Steps between states that a killed run goes on from."""
+    keep: Literal["float32", "float16"] = "float32"
+    """Precision of the weights on disk; what is scored at the end are these weights."""
     budget: int = 4096
     """Most scenes of a part that are scored at the end (512 along the way)."""
     seed: int = 0
@@ -237,6 +239,8 @@ class PaperConfig(TrainConfig):
     """Width inside a layer."""
     heads: int = 4
     """Attention heads."""
+    towers: Literal["separate", "shared"] = "separate"
+    """Queries have an encoder of their own."""
     activation: Activation = "gelu"
     """Plain."""
     dim: int = 64

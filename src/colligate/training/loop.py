@@ -11,7 +11,7 @@ import torch
 
 from colligate import __version__
 from colligate.engine import Clock, Report, fitting_threads, peak_memory
-from colligate.networks.checkpoint import save_checkpoint
+from colligate.networks.checkpoint import load_checkpoint, save_checkpoint
 from colligate.networks.dual import DualEncoder
 from colligate.records import Row, content_key, read_record, read_table, run_facts, settings, unfinish, write_record
 from colligate.training.config import TrainConfig
@@ -170,8 +170,8 @@ def _save_model(trainer: Trainer, member: int, folder: Path) -> DualEncoder:
         if config.space.num_objects <= 10_000 else None,
     }  # fmt: skip
     unfinish(folder)
-    save_checkpoint(folder, model, facts)
-    return model
+    save_checkpoint(folder, model, facts, dtype=getattr(torch, config.keep))
+    return load_checkpoint(folder).model  # as it is on disk
 
 
 def _finish(trainer: Trainer, member: int, folder: Path, clock: Clock, threads: int) -> Training:
