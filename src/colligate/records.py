@@ -138,11 +138,14 @@ def with_random_init(rows: Iterable[Row], control: Iterable[Row], reason: str | 
         (None, 'no random-init level: no model')
     """
     key = ("id", "on", "protocol", "concept", "family")
-    values = {tuple(getattr(row, k) for k in key): row.value for row in control}
+    beside = {tuple(getattr(row, k) for k in key): row for row in control}
     found = list[Row]()
     for row in rows:
-        level = values.get(tuple(getattr(row, k) for k in key))
-        said = "; ".join(one for one in (row.reason, reason if level is None else None) if one)
+        match = beside.get(tuple(getattr(row, k) for k in key))
+        level, why = (None, reason) if match is None else (match.value, None)
+        if match is not None and match.value is None and row.value is not None:
+            why = f"no random-init level: {match.reason or 'the control has no value'}"
+        said = "; ".join(one for one in (row.reason, why) if one)
         found.append(replace(row, random_init=level, reason=said or None))
     return found
 

@@ -81,7 +81,7 @@ class StudyConfig(SourceConfig):
     """Also measure the model's layers, where it shows them."""
     families: tuple[str, ...] = ()
     """Rules that are fitted on some objects and scored on others (`colligate complexity --help` lists them); default:
-    additive, object_product, mlp64, mlp1024, and under protocol paper the authors' own."""
+    additive, object_product, mlp64, mlp256, and under protocol paper the authors' own."""
     coverages: tuple[float, ...] = (0.2, 0.4, 0.6, 0.8)
     """Share of the objects that they are fitted on."""
     out: Path | None = None
