@@ -1,6 +1,6 @@
 """How weights are stepped: AdamW for all, or Muon for the matrices of layers; and a running average of the weights."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -82,7 +82,7 @@ class Muon(torch.optim.Optimizer):
         self.momentum, self.dtype = momentum, dtype
 
     @torch.no_grad()
-    def step(self, closure: None = None) -> None:
+    def step(self, closure: None = None) -> None:  # type: ignore[override]  # no closure is ever given
         """One step from the gradients that are there."""
         for group in self.param_groups:
             for weight in group["params"]:
@@ -204,13 +204,14 @@ class Average:
         """Move towards the weights after a step."""
         if not self.memory:
             return
-        weights = [p.detach() for p in self._weights]
         if not self.held:
-            self.held = [weight.clone() for weight in weights]
-        torch._foreach_lerp_(self.held, weights, 1 - min(self.memory, (1 + step) / (10 + step)))
+            self.held = [p.detach().clone() for p in self._weights]
+        kept = min(self.memory, (1 + step) / (10 + step))
+        for average, weight in zip(self.held, self._weights, strict=True):
+            average.lerp_(weight, 1 - kept)
 
     @contextmanager
-    def shown(self) -> Iterator[None]:
+    def shown(self) -> Generator[None, None, None]:
         """The network with the averaged weights, for as long as the context lasts."""
         if not self.held:
             yield
