@@ -60,7 +60,12 @@ def documented() -> Callable[[str], bool]:
     """
     listed = re.findall(r"^\| `([^`]+)`", (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8"), re.MULTILINE)
     patterns = [re.compile(_as_regex(pattern)) for pattern in listed]
-    return lambda name: any(pattern.fullmatch(name.removeprefix("normalized.").removeprefix("rescaled.")) for pattern in patterns)
+
+    def listed_there(name: str) -> bool:
+        plain = name.removeprefix("normalized.").removeprefix("rescaled.")
+        return any(pattern.fullmatch(plain) for pattern in patterns)
+
+    return listed_there
 
 
 def _as_regex(pattern: str) -> str:
