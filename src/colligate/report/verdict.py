@@ -329,6 +329,10 @@ def _complexity(table: Measured) -> Tile:
     answer = compare(row, 0.0)
     if row is None or row.value is None or answer == "no verdict":
         sentence = _unsaid(row, "Rules were", fraction)
+    elif row.value < 0:
+        sentence = "Fitted on some objects, no rule reaches a bag of concepts on others; the best, a "
+        sentence += f"{rule_in_words(row.family or '')}, stands at {fraction(row.value)} "
+        sentence += "(a bag of concepts at 0, the true vectors at 1)."
     else:
         if answer == "yes":
             answer = "yes" if row.value >= 0.75 else "largely" if row.value >= 0.5 else "partly"
