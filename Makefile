@@ -30,11 +30,14 @@ demo: $(VENV)/.demo
 	$(BIN)/colligate study sbert:all-MiniLM-L6-v2 --scenes text8x8 --out report.html
 	@echo "Open the report: $(CURDIR)/report.html"
 
+# A file of tests stays in one process, so that what its tests share is made once; each process works in one thread.
+PARALLEL := -n auto --maxprocesses 4 --dist loadfile
+
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(PARALLEL) $(PYTEST_ARGS)
 
 test-long: $(VENV)/.dev
-	$(BIN)/python -m pytest -m "not gpu" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(PARALLEL) -m "not gpu" $(PYTEST_ARGS)
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/run.py
