@@ -6,6 +6,7 @@ open_clip:ViT-B-32/TAG            OpenCLIP: a pretrained tag, a checkpoint file 
 oracle:no-binding                 an embedder whose answer is known
 repaired:FOLDER                   a two-tower model with the map that `colligate repair` wrote
 run:runs/train-0123456789         a dual encoder that `colligate train` made
+reference:binds, reference:bag    two such that come with the library: one that binds, one that can't
 package.module:factory            your own: a function that gives a tower, a model or a dict of towers
 """
 
@@ -44,6 +45,7 @@ PREFIXES = {
     "oracle": "colligate.embedders.oracles",
     "repaired": "colligate.embedders.repaired",
     "run": "colligate.embedders.trained",
+    "reference": "colligate.embedders.references",
 }
 """Prefix of a name -> the module whose `load(rest, options)` reads it; imported when first used."""
 

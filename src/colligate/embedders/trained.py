@@ -1,4 +1,4 @@
-"""Dual encoders that `colligate train` made, as embedders: `run:FOLDER`."""
+"""Dual encoders that `colligate train` made, as embedders: `run:FOLDER`, and those that come with the library."""
 
 import math
 from collections.abc import Mapping
@@ -18,6 +18,8 @@ from colligate.scenes.space import Scenes
 
 GRID_OBJECTS = 400
 """About how many objects a trained model is studied on: a sub-grid of its space."""
+REFERENCES = ("binds", "bag")
+"""Names of the trained models that come with the library: one that binds, and a bag of concepts, which can't."""
 _BLOCK = 2048
 
 
@@ -111,6 +113,24 @@ class TrainedTower:
         network = self.network
         drawn = DualEncoder(network.space, network.slots, network.shape, [seed + 1_000_003])
         return replace(self, network=drawn.to(network.log_scale.device), weights=f"fresh weights, seed {seed}")
+
+
+def reference_folder(name: str) -> Path:
+    """Run folder of a trained model that comes with the library: `reference:binds` or `reference:bag`.
+
+    It holds what `colligate train` leaves, less the outcomes of every scene: the weights in half precision, the record
+    (with the command that made it, and what other seeds gave), the table and the curve.
+
+    Raises:
+        ValueError: no such name.
+
+    Example:
+        >>> sorted(path.name for path in reference_folder("bag").glob("*.json"))
+        ['figures.json', 'model.json', 'record.json']
+    """
+    if name not in REFERENCES:
+        raise ValueError(f"No reference model is called {name!r}; take {' or '.join(REFERENCES)}.")
+    return Path(__file__).parents[1] / "reference" / name
 
 
 def load(name: str, options: LoadOptions) -> Model:
