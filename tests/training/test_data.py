@@ -234,3 +234,13 @@ def test_unknown_draws_are_refused(name, words):
 def test_names_and_types():
     assert (scene_draw("random"), scene_draw("quadruples")) == (RandomObjects(), SwapQuadruples())
     assert query_choice("swaps:64", held_out=True) == InBatch(limit=64, swaps=True, held_out=True)
+
+
+def test_a_mix_has_random_scenes_alone_where_no_swap_is_seen():
+    diagonal = pool(ConceptSpace(a=5, b=5), [0, 6, 12, 18, 24])
+    assert not diagonal.can_swap
+    assert pool().can_swap
+    scenes = Mixed(0.6).draw(diagonal, 20, 2, generator())
+    assert torch.equal(scenes, RandomObjects().draw(diagonal, 20, 2, generator()))
+    with pytest.raises(ValueError, match="Hardly any swap"):
+        SwapQuadruples().draw(diagonal, 20, 2, generator())

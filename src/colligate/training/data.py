@@ -6,6 +6,7 @@ subtraction and an addition.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
@@ -65,6 +66,20 @@ class ObjectPool:
     strides: Int[Tensor, " concept"] = None  # type: ignore[assignment]  # derived, set above
     radices: Int[Tensor, " concept"] = None  # type: ignore[assignment]
     is_seen: Bool[Tensor, " all"] = None  # type: ignore[assignment]
+
+    @cached_property
+    def can_swap(self) -> bool:
+        """Whether some pair of seen objects has a swap whose objects are seen too (found in some millions of draws).
+
+        Example:
+            >>> [ObjectPool(ConceptSpace(a=2, b=2), torch.tensor(ids)).can_swap for ids in ([0, 1, 2, 3], [0, 1, 3])]
+            [True, False]
+        """
+        try:
+            SwapQuadruples().draw(self, 2, 2, torch.Generator(self.seen.device).manual_seed(0))
+        except ValueError:
+            return False
+        return True
 
     def digits(self, objects: Int[Tensor, "..."]) -> Int[Tensor, "... concept"]:
         """Values of objects; `EMPTY` has arbitrary ones."""
@@ -171,6 +186,9 @@ class SwapQuadruples:
 class Mixed:
     """A share of swap quadruples, the rest scenes of random objects.
 
+    Where the seen objects are so few that no swap of two of them is seen, all scenes are of random objects; a run's
+    record says so.
+
     Args:
         share: of scenes that come as quadruples.
 
@@ -188,7 +206,7 @@ class Mixed:
 
     def draw(self, pool: ObjectPool, num: int, slots: int, generator: torch.Generator) -> Int[Tensor, "scene slot"]:
         """Object ids of scenes, quadruples first."""
-        pairs = 2 * round(self.share * num / 2)
+        pairs = 2 * round(self.share * num / 2) if pool.can_swap else 0
         rest = RandomObjects().draw(pool, num - pairs, slots, generator)
         return torch.cat([SwapQuadruples().draw(pool, pairs, slots, generator), rest]) if pairs else rest
 

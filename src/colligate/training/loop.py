@@ -189,7 +189,8 @@ def _finish(trainer: Trainer, member: int, folder: Path, clock: Clock, threads: 
         )  # fmt: skip
     arrays |= {f"objects.{part}": ids for part, ids in division.items()}
     record = run_facts(
-        "train", folder.name, config, seconds=clock.seconds, memory=peak_memory(), notes=_notes(config, best)
+        "train", folder.name, config, seconds=clock.seconds, memory=peak_memory(),
+        notes=_notes(config, best, can_swap=trainer.pools[member].can_swap),
     ) | {
         "objects": {part: len(ids) for part, ids in division.items()}, "best": best._asdict(),
         "members": len(trainer.configs), "threads": threads, "precision": trainer.precision,
@@ -199,8 +200,10 @@ def _finish(trainer: Trainer, member: int, folder: Path, clock: Clock, threads: 
     return Training(folder, rows, read_record(folder))
 
 
-def _notes(config: TrainConfig, best: Best) -> list[str]:
+def _notes(config: TrainConfig, best: Best, *, can_swap: bool) -> list[str]:
     notes = [f"The network of step {best.step} is kept: the highest recognition of validation objects."]
+    if not can_swap and config.slots > 1 and config.scenes != "random":
+        notes.append("No swap of two seen objects is seen too, so all scenes were of random objects.")
     if config.held_out_negatives:
         notes.append("Held-out objects were negatives in training, which pushes them down.")
     if config.encoder == "product":
