@@ -14,8 +14,8 @@ from colligate.training.config import TrainConfig
 from colligate.training.loop import train
 
 QUICK: dict[str, Any] = {
-    "values": 20, "coverage": 0.8, "hold_out": "swaps", "width": 64, "dim": 128, "batch": 128, "steps": 120,
-    "warmup": 20, "evaluate_every": 60, "budget": 1000, "precision": "float32",
+    "values": 20, "coverage": 0.8, "hold_out": "swaps", "width": 64, "dim": 128, "batch": 128, "steps": 90,
+    "warmup": 20, "evaluate_every": 45, "budget": 1000, "precision": "float32",
 }  # fmt: skip
 
 
@@ -33,7 +33,7 @@ def test_a_transformer_binds_objects_it_never_saw(tmp_path):
 
 
 def test_a_bag_of_concepts_doesnt_bind_whatever_it_was_shown(tmp_path):
-    rows = trained(tmp_path, encoder="bag", steps=150)
+    rows = trained(tmp_path, encoder="bag", steps=90)
     assert (rows["recognition.concept.seen"].value or 0) > 0.9
     for part in ("seen", "unseen"):
         swaps = rows[f"recognition.object.{part}.swaps"]
