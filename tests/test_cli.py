@@ -30,7 +30,8 @@ from colligate.scenes.space import ConceptSpace, Scenes
 from colligate.scenes.worlds import World, labels_bytes
 
 VERBS = (
-    "study", *MEASUREMENTS, "embed", "render", "check-model", "check-data", "report", "reproduce", "worlds"
+    "study", *MEASUREMENTS, "train", "sweep", "recognize", "foils", "repair", "embed", "render", "check-model",
+    "check-data", "structure", "paper", "compare", "report", "reproduce", "worlds",
 )  # fmt: skip
 SCRIPT = "<script>alert(1)</script>"
 SPACE = ConceptSpace(color=["red", "green", SCRIPT], shape=["cube", "ball", "cone"])
