@@ -27,7 +27,7 @@ help:
 	@echo "make bench      the paper's recipes beside ours, timed"
 
 demo: $(VENV)/.demo
-	$(BIN)/colligate study sbert:all-MiniLM-L6-v2 --scenes text8x8 --out report.html
+	$(BIN)/colligate paper --out report.html
 	@echo "Open the report: $(CURDIR)/report.html"
 
 # A file of tests stays in one process, so that what its tests share is made once; each process works in one thread.

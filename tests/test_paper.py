@@ -4,12 +4,36 @@ from pathlib import Path
 
 import pytest
 
-from colligate.study.paper import PaperConfig, paper
+from colligate.report.page import finding, part_folder, read_run, render_page
+from colligate.study.paper import SHIPPED, PaperConfig, paper
 
 
 def test_something_must_be_asked_for():
     with pytest.raises(ValueError, match="Name an embedder, a coverage"):
         PaperConfig(embedder="", coverages=())
+
+
+def test_what_is_shipped_has_its_place_on_the_page():
+    parts = [read_run(part_folder(Path("runs"), named), title) for title, named in SHIPPED]
+    said = [finding(part) for part in parts]
+    assert "binds objects that it never saw" in said[0]
+    assert "binds" not in said[1] or "does not clear" in said[1]
+    assert "finds which values belong together" in said[2]
+    assert "finds the values of a scene" in said[3]
+    assert "but not which belong together" in said[3]
+    page = render_page({"kind": "paper", "name": "All"}, [], {}, parts)
+    for title, _ in SHIPPED:
+        assert title.replace("'", "&#39;") in page
+
+
+def test_shipped_records_name_no_place_of_the_machine_that_made_them():
+    for _, named in SHIPPED:
+        folder = part_folder(Path("runs"), named)
+        for file in folder.glob("*.json"):
+            text = file.read_text(encoding="utf-8")
+            assert "/tmp" not in text
+            assert "/home" not in text
+            assert "/work" not in text
 
 
 @pytest.mark.long

@@ -67,13 +67,14 @@ def sweep_verb(words: list[str]) -> int:
 
 def paper_verb(words: list[str]) -> int:
     """Run every question of the paper, small, and say where the page is."""
+    from colligate.report.page import finding, read_run
     from colligate.study.paper import PaperConfig, paper
 
     config = parse(PaperConfig, "paper", "Run every question of the paper, small, and write one page.", words)
     with progress() as report:
         result = paper(config, report)
     for part in result.parts:
-        say(f"{part.title}: {part.folder}")
+        say(f"{finding(read_run(part.folder, part.title))}\n")
     say(f"Record: {result.folder}\nPage:   {result.page}")
     return 0
 

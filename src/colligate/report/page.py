@@ -74,6 +74,17 @@ def read_run(folder: Path, title: str = "") -> Run:
     return Run(record, read_table(table), given, title)
 
 
+def part_folder(runs: Path, named: str) -> Path:
+    """The folder of a page's part: a run beside the page's own, or `reference:NAME`, a record that is shipped.
+
+    Example:
+        >>> part_folder(Path("runs"), "train-0a1b").as_posix(), part_folder(Path("runs"), "reference:bag").name
+        ('runs/train-0a1b', 'bag')
+    """
+    kind, _, name = named.rpartition(":")
+    return Path(__file__).parents[1] / "reference" / name if kind == "reference" else runs / named
+
+
 def write_page(folder: Path, out: Path | None = None) -> Path:
     """Write the page of a finished run; a run made of others (`parts` in its record) shows them one after the other.
 
@@ -89,7 +100,8 @@ def write_page(folder: Path, out: Path | None = None) -> Path:
     """
     run = read_run(folder)
     parts = [
-        read_run(folder.parent / str(part["folder"]), str(part["title"])) for part in run.record.get("parts") or []
+        read_run(part_folder(folder.parent, str(part["folder"])), str(part["title"]))
+        for part in run.record.get("parts") or []
     ]
     target = out or folder / "report.html"
     write_atomic(target, render_page(dict(run.record), list(run.rows), dict(run.figures), parts).encode())
@@ -150,6 +162,16 @@ def render_page(record: dict[str, Any], rows: list[Row], figures: dict[str, Any]
         script=Markup(script),
         policy=Markup(_policy(plotly, script)),
     )
+
+
+def finding(run: Run) -> str:
+    """What a run's page says first.
+
+    Example:
+        >>> finding(Run({"kind": "train"}, [], {}, "This model"))
+        'No verdict on unseen objects for This model: too few of them were held out, or none with their swap.'
+    """
+    return _shown(run, run.title)[1].sentence
 
 
 def _shown(run: Run, name: str) -> tuple[str, Verdict, tuple[Section, ...]]:

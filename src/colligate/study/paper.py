@@ -1,4 +1,4 @@
-"""The whole paper on one page: a real embedder, models trained here, and matching across towers."""
+"""The whole paper on one page: a real embedder, trained models, and matching across towers."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ from typing import NamedTuple
 from colligate import __version__
 from colligate.engine import Clock, Report, peak_memory
 from colligate.records import Row, command, content_key, read_record, read_table, run_facts, settings, write_record
+from colligate.report.page import part_folder, write_page
 from colligate.study.battery import study
 from colligate.study.config import StudyConfig
 from colligate.study.crossmodal import RecognizeConfig, recognize
@@ -25,8 +26,9 @@ class PaperConfig:
     """The real embedder of tables 2 to 5 and figures 2, 4 and 8; empty for none."""
     scenes: str = "text8x8"
     """Its world."""
-    coverages: tuple[float, ...] = (0.3, 0.8)
-    """Shares of the objects that trained models are shown (figures 6 to 9)."""
+    coverages: tuple[float, ...] = ()
+    """Shares of the objects on which models are trained here (figures 6 to 9), some minutes each; none: the records of
+    trained models that come with colligate are shown, as such."""
     steps: int = 1_000
     """Steps of each training of token scenes."""
     pictures: int = 600
@@ -47,11 +49,26 @@ class PaperConfig:
             raise ValueError("Name an embedder, a coverage to train at, or both.")
 
 
+SHIPPED = (
+    ("Shipped: a transformer trained on 80% of objects", "reference:binds"),
+    ("Shipped: an encoder that can't bind", "reference:bag"),
+    ("Shipped: pictures and captions, with swaps, across towers", "reference:pictures"),
+    ("Shipped: pictures and captions alone, across towers", "reference:captions"),
+)
+"""What stands for trained models where none are trained: title, and record in `colligate/reference`."""
+
+
 class Part(NamedTuple):
-    """One run of the page, and what it is called there."""
+    """One run of the page: what it is called there, its folder, and the name by which the record finds that."""
 
     title: str
     folder: Path
+    named: str
+
+    @classmethod
+    def of(cls, title: str, folder: Path) -> "Part":
+        """A run that stands beside the page's own."""
+        return cls(title, folder, folder.name)
 
 
 class Paper(NamedTuple):
@@ -79,19 +96,17 @@ def paper(config: PaperConfig, report: Report | None = None) -> Paper:
 
     Paper: arXiv:2605.31503, all of it.   Differs: small grids and protocol `strict`; intervals everywhere.
     """
-    from colligate.report.page import write_page
-
     clock, parts = Clock(report), list[Part]()
     for name, part in _parts(config, report):
         with clock.stage(name):
             parts += part()
     facts = {"kind": "paper", "version": __version__, "config": settings(config),
-             "parts": [part.folder.name for part in parts]}  # fmt: skip
+             "parts": [part.named for part in parts]}  # fmt: skip
     folder = config.runs / f"paper-{content_key(facts)}"
     record = run_facts("paper", "The paper, on models at hand", config, seconds=clock.seconds, memory=peak_memory()) | {
         "question": "How can embedding models bind concepts?",
         "command": command("paper", config),
-        "parts": [{"title": part.title, "folder": part.folder.name} for part in parts],
+        "parts": [{"title": part.title, "folder": part.named} for part in parts],
     }  # fmt: skip
     rows = list[Row]()
     for part in parts:
@@ -108,6 +123,8 @@ def _parts(config: PaperConfig, report: Report | None) -> Iterator[tuple[str, Ru
     """Every run, lazily: its stage's name and what does it."""
     if config.embedder:
         yield "the embedder", lambda: [_embedder(config, report)]
+    if not config.coverages:
+        yield "shipped records", lambda: [Part(title, part_folder(config.runs, name), name) for title, name in SHIPPED]
     trained = list[Path]()
     for coverage in config.coverages:
 
@@ -117,7 +134,7 @@ def _parts(config: PaperConfig, report: Report | None) -> Iterator[tuple[str, Ru
                             runs=config.runs, force=config.force), report=report,
             )  # fmt: skip
             trained.append(done.folder)
-            return [Part(f"Trained on {coverage:.0%} of objects", done.folder)]
+            return [Part.of(f"Trained on {coverage:.0%} of objects", done.folder)]
 
         yield f"training at {coverage:.0%}", tokens
     if config.coverages:
@@ -131,14 +148,14 @@ def _embedder(config: PaperConfig, report: Report | None) -> Part:
         StudyConfig(embedder=config.embedder, scenes=config.scenes, seed=config.seed, runs=config.runs,
                     store=config.store, force=config.force), page=False, report=report,
     )  # fmt: skip
-    return Part(config.embedder, done.folder)
+    return Part.of(config.embedder, done.folder)
 
 
 def _rules(config: PaperConfig, trained: list[Path], report: Report | None) -> Part:
     done = structure(
         StructureConfig(trained=tuple(trained), seed=config.seed, runs=config.runs, force=config.force), report
     )
-    return Part("Rules of the trained models", done.folder)
+    return Part.of("Rules of the trained models", done.folder)
 
 
 def _pictures(config: PaperConfig, coverage: float, report: Report | None) -> list[Part]:
@@ -153,4 +170,4 @@ def _pictures(config: PaperConfig, coverage: float, report: Report | None) -> li
                         force=config.force), report=report,
     )  # fmt: skip
     title = f"Pictures and captions of {coverage:.0%} of objects"
-    return [Part(title, done.folder), Part(f"{title}, across towers", asked.folder)]
+    return [Part.of(title, done.folder), Part.of(f"{title}, across towers", asked.folder)]
