@@ -379,3 +379,20 @@ def test_removal_names_a_component_that_was_never_fitted() -> None:
     fit = (FULL.objects != 7).all(1).nonzero()[:, 0]
     with pytest.raises(ValueError, match="never shows object 'color2 shape1'"):
         remove(embeddings, decompose(embeddings, fit, parts="object"))
+
+
+def test_components_kept_one_set_after_the_other_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    noise = torch.randn(len(FULL), 24, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    embeddings = Embeddings(object_table(FULL.space, 2, 24)(FULL.values) + 0.5 * noise, FULL)
+    both = {
+        f"{parts} {strength}": Editor(decompose(embeddings, parts=parts), strength)
+        for parts in ("object", "concept") for strength in (0.5, 1.0)
+    }  # fmt: skip
+    edits = concept_edits(FULL, 0)
+    before = retrieve_edits(embeddings, edits, both)
+    monkeypatch.setattr(interventions, "MOST_KEPT", 0)
+    after = retrieve_edits(embeddings, edits, both)
+    assert list(after) == list(before)
+    for name in before:
+        assert torch.equal(before[name].hits, after[name].hits)
+        assert torch.equal(before[name].nearest, after[name].nearest)

@@ -253,10 +253,35 @@ def retrieve_edits(embeddings: Embeddings, edits: Edits, editors: Mapping[str, E
     """
     vectors = embeddings.vectors.double()
     directions = torch.nn.functional.normalize(vectors, dim=1).T.contiguous()
+    by_parts: dict[int, dict[str, Editor]] = {}
+    for name, editor in editors.items():
+        by_parts.setdefault(id(editor.decomposition), {})[name] = editor
+    numbers = sum(len(next(iter(own.values())).decomposition.components) for own in by_parts.values()) * len(vectors)
+    together = [dict(editors)] if numbers <= MOST_KEPT else list(by_parts.values())
+    found: dict[str, EditOutcomes] = {}
+    for own in together:
+        found |= _retrieve_edits(embeddings, edits, own, vectors, directions)
+    return {name: found[name] for name in editors}
+
+
+MOST_KEPT = 100_000_000
+"""Most scores of components against scenes that are kept at once; above it, one set of components after the other."""
+
+
+def _retrieve_edits(
+    embeddings: Embeddings,
+    edits: Edits,
+    editors: Mapping[str, Editor],
+    vectors: Float[Tensor, "scene dim"],
+    directions: Float[Tensor, "dim scene"],
+) -> dict[str, EditOutcomes]:
     keys = torch.stack([embeddings.scenes.ids, embeddings.scenes.unordered_ids], dim=1)
-    prepared = {
-        name: (*editor.moves(edits), editor.decomposition.components @ directions) for name, editor in editors.items()
-    }
+    tables: dict[int, Tensor] = {}
+    for editor in editors.values():
+        parts = editor.decomposition
+        if id(parts) not in tables:
+            tables[id(parts)] = parts.components @ directions
+    prepared = {name: (*editor.moves(edits), tables[id(editor.decomposition)]) for name, editor in editors.items()}
     found: dict[str, list[Retrieval]] = {name: [] for name in editors}
     step, scratch = max(16, SCORES_AT_ONCE // max(len(vectors), 1)), Scratch()
     bases, of_base = edits.base.unique(return_inverse=True)

@@ -29,7 +29,7 @@ class PaperConfig:
     coverages: tuple[float, ...] = ()
     """Shares of the objects on which models are trained here (figures 6 to 9), some minutes each; none: the records of
     trained models that come with colligate are shown, as such."""
-    steps: int = 1_000
+    steps: int = 800
     """Steps of each training of token scenes."""
     pictures: int = 600
     """Steps of each training of pictures against captions; 0 for none."""
@@ -130,7 +130,7 @@ def _parts(config: PaperConfig, report: Report | None) -> Iterator[tuple[str, Ru
 
         def tokens(coverage: float = coverage) -> list[Part]:
             done = train(
-                TrainConfig(coverage=coverage, steps=config.steps, warmup=min(200, config.steps // 4), seed=config.seed,
+                TrainConfig(coverage=coverage, steps=config.steps, warmup=min(TrainConfig.warmup, config.steps // 4), seed=config.seed,
                             runs=config.runs, force=config.force), report=report,
             )  # fmt: skip
             trained.append(done.folder)
@@ -163,7 +163,7 @@ def _pictures(config: PaperConfig, coverage: float, report: Report | None) -> li
     hold_out = "swaps" if coverage >= 0.5 else "objects"
     done = train(
         PicturesConfig(coverage=coverage, hold_out=hold_out, steps=config.pictures, seed=config.seed,
-                       warmup=min(200, config.pictures // 4), runs=config.runs, force=config.force), report=report,
+                       warmup=min(PicturesConfig.warmup, config.pictures // 4), runs=config.runs, force=config.force), report=report,
     )  # fmt: skip
     asked = recognize(
         RecognizeConfig(embedder=f"run:{done.folder}", seed=config.seed, runs=config.runs, store=config.store,
