@@ -28,7 +28,7 @@ FAIR = (
 
 
 def judge_training(rows: Iterable[Row], name: str = "This model") -> Verdict:
-    """What a training's numbers allow one to say; a claim needs all three ways of judging unseen objects.
+    """What a training's numbers allow one to say; a claim on objects needs all three ways of judging them.
 
     Example:
         >>> row = {"value": 0.99, "low": 0.98, "high": 1.0, "n": 500, "bag_of_concepts": 0.25}
@@ -45,7 +45,10 @@ def judge_training(rows: Iterable[Row], name: str = "This model") -> Verdict:
         ("recognition.concept.unseen", "Values of unseen objects", "values"),
     ))  # fmt: skip
     ways = [table.get(f"recognition.object.unseen.{way}") for way in ("table", "among_unseen", "swaps")]
-    answers = [compare(row, row.bag_of_concepts if row is not None else None) for row in ways]
+    seen = [table.get(f"recognition.object.seen.{way}") for way in ("table", "among_seen", "swaps")]
+    answers, of_seen = (
+        [compare(row, row.bag_of_concepts if row is not None else None) for row in of] for of in (ways, seen)
+    )
     shares = [percent(row.value) if row is not None and row.value is not None else "none" for row in ways]
     if all(answer == "yes" for answer in answers):
         sentence = (
@@ -54,7 +57,7 @@ def judge_training(rows: Iterable[Row], name: str = "This model") -> Verdict:
         )
     elif "no verdict" in answers or "not measured" in answers:
         sentence = f"No verdict on unseen objects for {name}: too few of them were held out, or none with their swap."
-    elif tiles[2].answer == "yes":
+    elif all(answer == "yes" for answer in of_seen):
         sentence = f"{name} binds the objects that it saw; on unseen ones it does not clear an ideal bag of concepts."
     else:
         sentence = f"{name} does not clear an ideal bag of concepts, on seen objects or on unseen ones."

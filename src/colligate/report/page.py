@@ -199,7 +199,8 @@ def _together(record: Mapping[str, Any], parts: Sequence[Run]) -> tuple[str, Ver
     for i, part in enumerate(parts):
         _, verdict, sections = _shown(part, part.title)
         sentences.append(verdict.sentence)
-        tiles += [tile for tile in verdict.tiles if tile.row is not None and tile.row.value is not None][:2]
+        told = [tile for tile in verdict.tiles if tile.row is not None and tile.row.value is not None]
+        tiles += [replace(tile, sentence=f"{part.title}: {tile.sentence}") for tile in told[:2]]
         for section in sections:
             if section.missing:
                 continue
@@ -212,7 +213,7 @@ def _together(record: Mapping[str, Any], parts: Sequence[Run]) -> tuple[str, Ver
         replace(tile, key=next((key for key in anchors if key.endswith(f"-{tile.key}")), made[0].key)) for tile in tiles
     ]
     question = str(record.get("question") or STUDY.question)
-    return question, Verdict(" ".join(sentences), tuple(placed)), tuple(made)
+    return question, Verdict("\n".join(sentences), tuple(placed)), tuple(made)
 
 
 def _unbroken(text: str) -> str:

@@ -52,8 +52,8 @@ class PaperConfig:
 SHIPPED = (
     ("Shipped: a transformer trained on 80% of objects", "reference:binds"),
     ("Shipped: an encoder that can't bind", "reference:bag"),
-    ("Shipped: pictures and captions, with swaps, across towers", "reference:pictures"),
-    ("Shipped: pictures and captions alone, across towers", "reference:captions"),
+    ("Shipped: pictures and captions, trained with swaps", "reference:pictures"),
+    ("Shipped: pictures and captions alone", "reference:captions"),
 )
 """What stands for trained models where none are trained: title, and record in `colligate/reference`."""
 
@@ -130,7 +130,8 @@ def _parts(config: PaperConfig, report: Report | None) -> Iterator[tuple[str, Ru
 
         def tokens(coverage: float = coverage) -> list[Part]:
             done = train(
-                TrainConfig(coverage=coverage, steps=config.steps, warmup=min(TrainConfig.warmup, config.steps // 4), seed=config.seed,
+                TrainConfig(coverage=coverage, steps=config.steps, seed=config.seed,
+                            warmup=min(TrainConfig.warmup, config.steps // 4),
                             runs=config.runs, force=config.force), report=report,
             )  # fmt: skip
             trained.append(done.folder)
@@ -163,7 +164,8 @@ def _pictures(config: PaperConfig, coverage: float, report: Report | None) -> li
     hold_out = "swaps" if coverage >= 0.5 else "objects"
     done = train(
         PicturesConfig(coverage=coverage, hold_out=hold_out, steps=config.pictures, seed=config.seed,
-                       warmup=min(PicturesConfig.warmup, config.pictures // 4), runs=config.runs, force=config.force), report=report,
+                       warmup=min(PicturesConfig.warmup, config.pictures // 4), runs=config.runs, force=config.force),
+        report=report,
     )  # fmt: skip
     asked = recognize(
         RecognizeConfig(embedder=f"run:{done.folder}", seed=config.seed, runs=config.runs, store=config.store,
