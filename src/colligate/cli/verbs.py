@@ -29,6 +29,7 @@ MEASUREMENTS = {
 
 
 def _measure(verb: str, battery: str, words: list[str]) -> int:
+    from colligate.report.verdict import judge
     from colligate.study import ComplexityConfig, StudyConfig, study
 
     as_json, words = take_flag(words, "--json")
@@ -39,6 +40,9 @@ def _measure(verb: str, battery: str, words: list[str]) -> int:
     if as_json:
         show(result.rows, as_json=True)
         return 0
+    said = judge(result.rows, str(result.record["name"])).sentence
+    if not said.startswith("Nothing was measured"):
+        say(said + "\n")
     summary = [row for row in result.rows if row.coverage is None]  # curves are for the page and the table
     show(summary, as_json=False)
     say(f"\nRecord: {result.folder}")

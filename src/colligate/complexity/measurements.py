@@ -253,13 +253,14 @@ def _area(scorer: _Scorer, points: Sequence[Point]) -> Row:
     base = Row(id="complexity.area", on="test", protocol=curves.settings.protocol, family=points[0].family,
                bag_of_concepts=0.0, seeds=max(len(p.split.unique()) for p in points) or None)  # fmt: skip
     ceilings = {point.coverage: point for point in curves.ceiling}
-    heights, draws, coverages = list[float](), list[Tensor](), list[float]()
+    heights, draws, coverages, low = list[float](), list[Tensor](), list[float](), list[str]()
     for point in points:
         if point.reason is not None or not point.solid or bool(point.outcomes["object"].isnan().all()):
             continue
         bag, top = scorer.level("bag_of_concepts", point), ceilings[point.coverage]
         height = rescale(point.mean("object"), bag, top.mean("object"))
         if height is None:
+            low.append(f"{point.coverage:g}")
             continue
         level = scorer.levels["bag_of_concepts"][point.rows]
         values, defined = scorer.outcome(point, "object")
@@ -268,6 +269,11 @@ def _area(scorer: _Scorer, points: Sequence[Point]) -> Row:
         heights.append(height)
         draws.append(upper[0] / torch.where(upper[1].abs() > 1e-9, upper[1], torch.nan))
         coverages.append(point.coverage)
+    if not heights and low:
+        where = ", ".join(low)
+        return replace(
+            base, reason=f"the probes read no more of the true vectors than a bag of concepts (coverage {where})"
+        )
     if not heights:
         return replace(base, reason="at no coverage is this family identified, fitted adequately and shown every value")
     weights = torch.tensor(_trapezoids(coverages), dtype=torch.float64)

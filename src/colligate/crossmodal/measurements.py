@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from colligate.crossmodal.alignment import (
@@ -19,6 +20,7 @@ from colligate.crossmodal.queries import QueryVectors
 from colligate.crossmodal.recognition import CrossRecognition, Ranked, rank_scenes, recognise_queries
 from colligate.embeddings import Embeddings
 from colligate.measures import Estimate, ObjectBootstrap, chance_level
+from colligate.probes import swap_foils
 from colligate.records import Row
 from colligate.scenes.space import Scenes
 
@@ -35,6 +37,21 @@ def estimate_row(id: str, estimate: Estimate, **more: Any) -> Row:
     )  # fmt: skip
 
 
+def swap_level(scenes: Scenes) -> Float[Tensor, " scene"]:
+    """Chance that scores which tie a scene's objects with those of its swaps put the scene's own first.
+
+        1 / binomial(objects held + foils, objects held):   a bag of concepts, ties broken at random
+
+    Example:
+        >>> from colligate.scenes.space import ConceptSpace
+        >>> round(float(swap_level(ConceptSpace(color=2, shape=2).scenes([[0, 3]]))[0]), 4)
+        0.1667
+    """
+    held = scenes.contains_objects().sum(1).double()
+    foils = swap_foils(scenes).sum(1).double()
+    return torch.exp(torch.lgamma(held + 1) + torch.lgamma(foils + 1) - torch.lgamma(held + foils + 1))
+
+
 class CrossScorer:
     """Outcomes of scenes to rows, one resampling of their objects for all."""
 
@@ -42,6 +59,7 @@ class CrossScorer:
         self.scenes = scenes
         self.bootstrap = ObjectBootstrap(scenes.objects, draws=draws, seed=seed)
         self.concept_chance = [chance_level(scenes.contains(c)) for c in range(scenes.space.num_concepts)]
+        self.swap_level = swap_level(scenes)
 
     def rows(self, prefix: str, found: CrossRecognition, **more: Any) -> list[Row]:
         """Rows of recognition: all scenes of two or more objects, then by values shared and by number of objects."""
@@ -84,7 +102,8 @@ class CrossScorer:
         levels = {"chance": found.chance, "bag_of_concepts": found.bag, "bag_of_concepts_strict": found.bag_strict}
         rows.append(row("object", found.objects, levels))
         if suffix != ".of.1":
-            rows.append(row("object.swap", found.swaps, {"bag_of_concepts": 0.0}, chosen & found.swappable))
+            levels = {"chance": self.swap_level, "bag_of_concepts": self.swap_level, "bag_of_concepts_strict": 0.0}
+            rows.append(row("object.swap", found.swaps, levels, chosen & found.swappable))
         if not suffix:
             rows.append(row("ties.object", found.object_ties, {}))
         return rows

@@ -115,7 +115,8 @@ def _lift(
             "bag_of_concepts_strict": float(found[0].bag_strict[where].mean()),
         }  # fmt: skip
     if name == "object.swap":
-        levels = {"bag_of_concepts": 0.0}
+        level = float(scorer.swap_level[where].mean()) if bool(where.any()) else None
+        levels = {"chance": level, "bag_of_concepts": level, "bag_of_concepts_strict": 0.0}
     rows = [
         estimate_row(f"crossmodal.repair.{when}.{name}", scorer.bootstrap.mean(values, where), **levels)
         for when, values in zip(("before", "after"), outcomes, strict=True)

@@ -346,7 +346,8 @@ def _resolve(architecture: str, source: str, *, offline: bool) -> tuple[str, dic
             file_of = architecture
         raise FileNotFoundError(
             f"The weights of open_clip:{architecture}/{source} are not on this machine: fetch {where} where there is a "
-            f"network and name the file, open_clip:{file_of}/PATH/TO/FILE; or load with offline=False."
+            f"network and name the file, open_clip:{file_of}/PATH/TO/FILE; or add "
+            "--online (offline=False)."
         )
     return weights, {"force_quick_gelu": quick, "force_preprocess_cfg": _preprocessing(told)}, []
 

@@ -96,5 +96,6 @@ def model_folder(name: str, *, prefix: str, offline: bool) -> Path:
         reason = "" if offline else f" and could not be fetched ({type(error).__name__})"
         raise FileNotFoundError(
             f"The weights of {name} are not on this machine{reason}: fetch them once with `hf download {name}` where "
-            f"there is a network, then name the folder they are in, {prefix}:FOLDER; or load with offline=False."
+            f"there is a network, then name the folder they are in, {prefix}:FOLDER; or add "
+            "--online (offline=False)."
         ) from None

@@ -153,7 +153,7 @@ def _interference(study: Study) -> Table | None:
         if any(row is not None for row in found):
             builder.add(label, *(builder.value(row) for row in found))
     return builder.build(
-        "Overshoot: length of the edit along the wanted change, over the length wanted; 1 is exact.",
+        "Overshoot: length of the edit along the wanted change, over the length wanted, less one; 0 is exact.",
         "Other value: part of the edit that acts on the other object's value; 0 is clean.",
     )
 

@@ -57,6 +57,8 @@ def judge_training(rows: Iterable[Row], name: str = "This model") -> Verdict:
         )
     elif "no verdict" in answers or "not measured" in answers:
         sentence = f"No verdict on unseen objects for {name}: too few of them were held out, or none with their swap."
+    elif "undecided" in answers and "no" not in answers:
+        sentence = f"Whether {name} binds objects that it never saw is undecided: an interval spans the level of a bag."
     elif all(answer == "yes" for answer in of_seen):
         sentence = f"{name} binds the objects that it saw; on unseen ones it does not clear an ideal bag of concepts."
     else:
@@ -80,7 +82,7 @@ def training_sections(study: Study) -> tuple[Section, ...]:
 
 
 def _recognition(study: Study) -> Section:
-    rows = {id: study.table.find(id, "test", "fit") for id in IDS}
+    rows = {id: next((row for row in study.table.rows if row.id == id), None) for id in IDS}
     builder = TableBuilder(
         "recognition", "Share of scenes in which everything present outscores everything it is compared with.",
         ("", "recognized", "chance", "bag of concepts", "bag, strict", "scenes"),

@@ -81,6 +81,7 @@ class Comparison(NamedTuple):
 
 
 class _Run(NamedTuple):
+    folder: str
     record: Mapping[str, Any]
     rows: list[Row]
     arrays: Mapping[str, Tensor]
@@ -111,7 +112,7 @@ def _open(folder: Path) -> _Run:
     from safetensors.torch import load_file
 
     record, arrays = read_record(folder), folder / "arrays.safetensors"
-    return _Run(record, read_table(folder / "table.csv"), load_file(arrays) if arrays.is_file() else {})
+    return _Run(folder.name, record, read_table(folder / "table.csv"), load_file(arrays) if arrays.is_file() else {})
 
 
 def _compared(first: _Run, other: _Run, config: CompareConfig) -> Comparison:
@@ -124,6 +125,8 @@ def _compared(first: _Run, other: _Run, config: CompareConfig) -> Comparison:
             continue
         found.append(_difference(row, match, draws if row.on == "test" and row.family is None else {}))
     names = str(first.record.get("name")), str(other.record.get("name"))
+    if names[0] == names[1]:
+        names = f"{names[0]} ({first.folder})", f"{names[1]} ({other.folder})"
     if not found:
         raise ValueError(
             f"{names[0]} and {names[1]} have no {'' if config.all else 'leading '}number in common; compare runs of "
@@ -193,5 +196,6 @@ def _sentence(first: str, other: str, differences: Sequence[Difference]) -> str:
                 )
             better = other if one.value > 0 else first
             ends = sorted((abs(one.low), abs(one.high)))
-            return f"{better} {verb} {abs(one.value):.1%} more scenes ({ends[0]:.1%} to {ends[1]:.1%})."
+            more = f"{100 * abs(one.value):.1f} points more of the scenes"
+            return f"{better} {verb} {more} ({100 * ends[0]:.1f} to {100 * ends[1]:.1f})."
     return f"No number on objects with an interval is common to {first} and {other}."

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from colligate import __version__
 from colligate.engine import Clock, Report, peak_memory
-from colligate.records import Row, command, content_key, read_record, read_table, run_facts, settings, write_record
+from colligate.records import command, content_key, read_record, run_facts, settings, write_record
 from colligate.report.page import part_folder, write_page
 from colligate.study.battery import study
 from colligate.study.config import StudyConfig
@@ -108,10 +108,7 @@ def paper(config: PaperConfig, report: Report | None = None) -> Paper:
         "command": command("paper", config),
         "parts": [{"title": part.title, "folder": part.named} for part in parts],
     }  # fmt: skip
-    rows = list[Row]()
-    for part in parts:
-        rows += [row for row in read_table(part.folder / "table.csv") if row.value is not None]
-    write_record(folder, record, rows, {}, {})
+    write_record(folder, record, [], {}, {})  # numbers stand in the tables of the parts
     return Paper(folder, tuple(parts), read_record(folder), write_page(folder, config.out))
 
 
