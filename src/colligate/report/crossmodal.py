@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from colligate.records import Row
 from colligate.report.figures import BLUE, GREEN, GREY, Figure, Line, Series, curves, dots
-from colligate.report.questions import Section, Study, call, findings, present
+from colligate.report.questions import Section, Study, call, present
 from colligate.report.tables import TableBuilder
 from colligate.report.verdict import Answer, Measured, Tile, Verdict, compare, percent
 
@@ -101,7 +101,7 @@ def _recognition(study: Study) -> Section:
     made = builder.build()
     return Section(
         "recognition", "Does the text find what the scene shows?",
-        findings(*judge_recognition(table.rows).tiles[:2]) if made else "",
+        judge_recognition(table.rows, "The model").sentence if made else "",
         (
             "Each scene is compared, by cosine, with a text for every value and for every object. Values alone need no "
             "binding; objects do, and above all objects against those of the scene's swap.",

@@ -6,7 +6,7 @@ from typing import Any
 
 from colligate.records import Row
 from colligate.report.figures import BLUE, VERMILLION, Figure, Level, Line, Series, curves, dots
-from colligate.report.questions import Section, Study, call, findings, present
+from colligate.report.questions import Section, Study, call, present
 from colligate.report.tables import Cell, Table, TableBuilder
 from colligate.report.verdict import Tile, Verdict, compare, percent, too_few
 
@@ -100,7 +100,7 @@ def _recognition(study: Study) -> Section:
     made = builder.build()
     return Section(
         "recognition", "Does it bind objects that it never saw?",
-        findings(*judge_training(study.table.rows).tiles) if made else "",
+        judge_training(study.table.rows, "The model").sentence if made else "",
         (FAIR, "Scene and query go through two encoders; a scene counts if all that it holds scores strictly highest."),
         call(study, "recognition", "recognition."), present(figure), present(made),
         "" if made else "This run holds no recognition.",
