@@ -55,7 +55,7 @@ def of_file(**given: Any) -> StudyConfig:
 
 
 @pytest.mark.parametrize("prefix", PREFIXES)
-@pytest.mark.parametrize("rest", ["/tmp/w.safetensors", "ViT-B-32//tmp/w.safetensors", "w.npy", "w.pt"])
+@pytest.mark.parametrize("rest", ["/models/w.safetensors", "ViT-B-32//models/w.safetensors", "w.npy", "w.pt"])
 def test_a_model_is_no_file_of_vectors_whatever_its_weights_are_called(prefix: str, rest: str):
     assert not EmbedConfig(embedder=f"{prefix}:{rest}").of_vectors
     with pytest.raises(ValueError, match="--labels goes with a file of vectors"):

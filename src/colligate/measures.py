@@ -240,8 +240,19 @@ def chance_level(present: Bool[Tensor, "scene query"]) -> Float[Tensor, " scene"
         >>> round(chance_level(torch.tensor([[True, True, False, False]])).item(), 4)
         0.1667
     """
-    total, held = torch.tensor(float(present.shape[1]), dtype=torch.float64), present.sum(1).double()
-    return torch.exp(torch.lgamma(held + 1) + torch.lgamma(total - held + 1) - torch.lgamma(total + 1))
+    held = present.sum(1)
+    return chance_of_order(held, present.shape[1] - held)
+
+
+def chance_of_order(held: Int[Tensor, " scene"], foils: Int[Tensor, " scene"]) -> Float[Tensor, " scene"]:
+    """Probability that random scores put `held` queries before `foils` others: 1 / binomial(held + foils, held).
+
+    Example:
+        >>> round(chance_of_order(torch.tensor([2]), torch.tensor([2])).item(), 4)
+        0.1667
+    """
+    first, rest = held.double(), foils.double()
+    return torch.exp(torch.lgamma(first + 1) + torch.lgamma(rest + 1) - torch.lgamma(first + rest + 1))
 
 
 def rescale(value: float, bag_of_concepts: float, ceiling: float) -> float | None:
@@ -334,7 +345,7 @@ class ObjectBootstrap:
 
         Draws depend on the objects and the seed alone, so that ratios of two models on the same scenes pair up.
         """
-        sums = self._weighted_sums(torch.stack([upper.double(), lower.double()]))
+        sums = self.weighted_sums(torch.stack([upper.double(), lower.double()]))
         return torch.where(sums[1] != 0, sums[0] / torch.where(sums[1] != 0, sums[1], 1.0), torch.nan)
 
     def _ratio(self, upper: Tensor, lower: Tensor, selected: Tensor, *, complement: bool) -> Estimate:
@@ -350,13 +361,14 @@ class ObjectBootstrap:
         if objects < MIN_OBJECTS or scenes < MIN_SCENES:
             reason = f"no interval: {objects} objects and {scenes} scenes (needs {MIN_OBJECTS} and {MIN_SCENES})"
             return Estimate(value, n=n, objects=objects, reason=reason)
-        sums = self._weighted_sums(torch.stack([upper, lower]))
+        sums = self.weighted_sums(torch.stack([upper, lower]))
         ratios = sums[0] / sums[1].clamp(min=1e-300)
         ratios = (1 - ratios if complement else ratios)[sums[1] > 0]
         ends = torch.quantile(ratios, torch.tensor([0.025, 0.975], dtype=torch.float64))
         return Estimate(value, float(ends[0]), float(ends[1]), n, objects)
 
-    def _weighted_sums(self, outcomes: Float[Tensor, "statistic row"]) -> Float[Tensor, "statistic draw"]:
+    def weighted_sums(self, outcomes: Float[Tensor, "statistic row"]) -> Float[Tensor, "statistic draw"]:
+        """Sum of each statistic over the rows, weighted, in every draw."""
         draws, size = self._multiplicity.shape
         small = self.rows * draws <= WEIGHTS_KEPT
         if self.slots == 2 and size <= 2000 and (size**2 <= self.rows or not small):

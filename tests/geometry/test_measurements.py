@@ -11,9 +11,8 @@ from colligate.embeddings import Embeddings
 from colligate.geometry.components import decompose
 from colligate.geometry.editing import edit_rows
 from colligate.geometry.measurements import decomposition_rows, information_rows, probe_rows, removal_rows
-from colligate.geometry.scoring import chance_level_of
 from colligate.geometry.subject import ESTIMATORS, Settings, Subject
-from colligate.measures import bag_of_concepts_level, chance_level
+from colligate.measures import bag_of_concepts_level, chance_level, chance_of_order
 from colligate.probes import ProbeSettings
 from colligate.records import Row
 from colligate.scenes.space import ConceptSpace, Scenes
@@ -201,7 +200,7 @@ def test_levels_beside_recognition_are_those_of_the_scenes_scored(noisy: Subject
 
 
 def test_chance_against_foils_is_one_over_the_orders() -> None:
-    found = chance_level_of(torch.tensor([2, 1, 3]), torch.tensor([2, 4, 3]))
+    found = chance_of_order(torch.tensor([2, 1, 3]), torch.tensor([2, 4, 3]))
     torch.testing.assert_close(found, torch.tensor([1 / 6, 1 / 5, 1 / 20], dtype=torch.float64))
 
 

@@ -107,7 +107,7 @@ class _Scorer:
         stacked = torch.zeros(2, len(self.curves.embeddings), dtype=torch.float64)
         stacked[0].index_add_(0, point.rows, upper.double())
         stacked[1].index_add_(0, point.rows, lower.double())
-        return self.bootstrap._weighted_sums(stacked)  # pyright: ignore[reportPrivateUsage]
+        return self.bootstrap.weighted_sums(stacked)
 
     def estimate(self, point: Point, upper: Tensor, lower: Tensor, *, complement: bool = False) -> Estimate:
         """A ratio of sums over the scored scenes, with its interval over objects."""

@@ -19,7 +19,7 @@ from colligate.crossmodal.alignment import (
 from colligate.crossmodal.queries import QueryVectors
 from colligate.crossmodal.recognition import CrossRecognition, Ranked, rank_scenes, recognise_queries
 from colligate.embeddings import Embeddings
-from colligate.measures import Estimate, ObjectBootstrap, chance_level
+from colligate.measures import Estimate, ObjectBootstrap, chance_level, chance_of_order
 from colligate.probes import swap_foils
 from colligate.records import Row
 from colligate.scenes.space import Scenes
@@ -47,9 +47,7 @@ def swap_level(scenes: Scenes) -> Float[Tensor, " scene"]:
         >>> round(float(swap_level(ConceptSpace(color=2, shape=2).scenes([[0, 3]]))[0]), 4)
         0.1667
     """
-    held = scenes.contains_objects().sum(1).double()
-    foils = swap_foils(scenes).sum(1).double()
-    return torch.exp(torch.lgamma(held + 1) + torch.lgamma(foils + 1) - torch.lgamma(held + foils + 1))
+    return chance_of_order(scenes.contains_objects().sum(1), swap_foils(scenes).sum(1))
 
 
 class CrossScorer:

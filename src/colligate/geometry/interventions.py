@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from colligate.embeddings import Embeddings
-from colligate.geometry.components import Decomposition
+from colligate.geometry.components import Decomposition, directions_of
 from colligate.measures import SCORES_AT_ONCE, Retrieval, Scratch, joined, retrieve_sums
 from colligate.scenes.space import Scenes
 
@@ -252,7 +252,7 @@ def retrieve_edits(embeddings: Embeddings, edits: Edits, editors: Mapping[str, E
         1.0
     """
     vectors = embeddings.vectors.double()
-    directions = torch.nn.functional.normalize(vectors, dim=1).T.contiguous()
+    directions = directions_of(embeddings)
     by_parts: dict[int, dict[str, Editor]] = {}
     for name, editor in editors.items():
         by_parts.setdefault(id(editor.decomposition), {})[name] = editor

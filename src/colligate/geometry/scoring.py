@@ -14,6 +14,7 @@ from colligate.measures import (
     ObjectBootstrap,
     bag_of_concepts_level,
     chance_level,
+    chance_of_order,
     rescale,
 )
 from colligate.probes import ProbeOutcomes, swap_foils
@@ -90,7 +91,7 @@ class Scorer:
     def swap_levels(self) -> tuple[Tensor, Tensor]:
         """Which scenes have a swap that differs, and chance against it."""
         foils = swap_foils(self.scenes) & self.subject.occurring
-        return foils.any(1), chance_level_of(self.scenes.contains_objects().sum(1), foils.sum(1))
+        return foils.any(1), chance_of_order(self.scenes.contains_objects().sum(1), foils.sum(1))
 
     def recognition(
         self, name: str, outcomes: ProbeOutcomes, kinds: tuple[str, ...], rows: Tensor | None = None
@@ -140,12 +141,6 @@ class Scorer:
                     id, outcomes.swaps, among, chance=level(chance, among), bag_of_concepts=level(chance, among),
                     bag_of_concepts_strict=0.0 if bool(among.any()) else None,
                 )  # fmt: skip
-
-
-def chance_level_of(held: Int[Tensor, " scene"], foils: Int[Tensor, " scene"]) -> Tensor:
-    """Chance that random scores put `held` queries before `foils` others."""
-    present, absent = held.double(), foils.double()
-    return torch.exp(torch.lgamma(present + 1) + torch.lgamma(absent + 1) - torch.lgamma(present + absent + 1))
 
 
 RESCALED = ("reconstruction.probe.object.", "edit.probe.object.", "removal.")
