@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 
 from colligate.binding import object_table
 from colligate.cli import main
-from colligate.embedders import PREFIXES, Model, embed
+from colligate.embedders import PREFIXES, Model, embed, embed_layers
 from colligate.embedders.precomputed import read_vectors
 from colligate.engine import Clock
 from colligate.scenes.captions import CaptionTemplate
@@ -18,7 +18,7 @@ from colligate.scenes.space import ConceptSpace, Scenes
 from colligate.scenes.worlds import World, labels_bytes, load_world
 from colligate.study import StudyConfig, battery, open_source, open_subject
 from colligate.study.config import EmbedConfig
-from colligate.study.sources import Source
+from colligate.study.sources import Source, progress_of
 
 SPACE = ConceptSpace(color=["red", "green", "blue"], shape=["cube", "ball", "cone"])
 PAIRS, SINGLES = SPACE.all_scenes(2), SPACE.all_scenes(1)
@@ -253,7 +253,8 @@ def test_the_control_and_the_depth_curve_tell_their_progress(files: Path, monkey
     battery._with_control([], ("probes",), StudyConfig(embedder="x:y"), source, clock)
     assert ("control: embedding", 1024, 1500) in told
     rows = torch.arange(1, 1500)
-    found = battery._read_depth(Layers().embed_depth, source, rows, clock)
+    told_depth = progress_of(clock.report, "depth: embedding")
+    found = embed_layers(Layers(), world, rows=rows, progress=told_depth)
     assert {name: torch.equal(vectors, source.embeddings.vectors[rows]) for name, vectors in found.items()} == {
         "first": True,
         "last": True,

@@ -249,3 +249,56 @@ def test_a_shard_that_an_earlier_version_kept_with_nan_is_computed_again(
     with pytest.warns(UserWarning, match="they hold NaN or infinity"):
         found = store.get_or_compute(FACTS, 3, rule)
     assert torch.equal(found, rule(slice(0, 3)))
+
+
+def layers(rows: slice) -> dict[str, torch.Tensor]:
+    """Tensors of several shapes and types."""
+    found = rule(rows)
+    return {
+        "layer 0": found,
+        "layer 1": found[:, None, :2].double(),
+        "mask": found > 4,
+        "layer 10": found[:, :1].half(),
+    }
+
+
+def test_tensors_of_the_same_rows_are_kept_together(tmp_path: Path) -> None:
+    store, asked = Store(tmp_path, rows_per_shard=3), list[slice]()
+
+    def compute(rows: slice) -> dict[str, torch.Tensor]:
+        asked.append(rows)
+        if rows.start == 3 and len(asked) == 2:
+            raise KeyboardInterrupt
+        return layers(rows)
+
+    with pytest.raises(KeyboardInterrupt):
+        store.get_or_compute_named(FACTS, 7, compute)
+    for _ in range(2):
+        found = store.get_or_compute_named(FACTS, 7, compute)
+        whole = layers(slice(0, 7))
+        assert found.keys() == whole.keys()
+        assert all(torch.equal(found[name], kept) and found[name].dtype == kept.dtype for name, kept in whole.items())
+    assert [rows.start for rows in asked] == [0, 3, 3, 6], "a finished shard is never computed twice"
+
+
+def test_tensors_under_each_other_s_name_are_found(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+
+    def compute(rows: slice) -> dict[str, torch.Tensor]:
+        return {"layer 0": rule(rows), "layer 1": 2 * rule(rows)}
+
+    store.get_or_compute_named(FACTS, 4, compute)
+    path = shards(tmp_path)[0]
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"layer 0", b"layer x").replace(b"layer 1", b"layer 0").replace(b"r x", b"r 1"))
+    assert path.read_bytes() != content
+    with pytest.warns(UserWarning, match="checksum"):
+        found = store.get_or_compute_named(FACTS, 4, compute)
+    assert torch.equal(found["layer 1"], 2 * found["layer 0"])
+
+
+def test_nothing_to_keep_is_kept_too(tmp_path: Path) -> None:
+    asked = list[slice]()
+    for _ in range(2):
+        assert Store(tmp_path).get_or_compute_named(FACTS, 4, lambda rows: asked.append(rows) or {}) == {}
+    assert len(asked) == 1

@@ -1,5 +1,6 @@
 """Studies from end to end: what they leave behind, and when a finished one counts as the same."""
 
+import importlib
 import importlib.util
 import json
 import math
@@ -637,6 +638,57 @@ def make():
     assert {row.family for row in done.rows if row.family and row.id == "probe.concept"} == {"only"}
     assert all(row.random_init is None for row in done.rows)
     assert all(row.reason for row in done.rows if not row.family and not row.id.startswith("normalized."))
+
+
+KEPT = """
+import torch
+
+asked = []
+
+class Tower:
+    kind, fingerprint = "scene", {"of": "one-hot"}
+
+    def embed(self, items):
+        asked.append("vectors")
+        return torch.nn.functional.one_hot(items.values + 1, 4).float().flatten(1)
+
+    def embed_depth(self, items):
+        asked.append("layers")
+        return {"layer 0 mean": self.embed(items), "layer 1 mean": self.embed(items)[:, ::2]}
+
+    def embed_tokens(self, items):
+        asked.append("tokens")
+        tokens = torch.nn.functional.one_hot(items.values + 1, 4).float().flatten(2)
+        tokens = tokens[:, : 1 + bool((items.counts > 1).any())]
+        return tokens, torch.ones(tokens.shape[:2], dtype=torch.bool)
+
+def make():
+    return Tower()
+"""
+
+
+@pytest.mark.usefixtures("brief")
+def test_a_second_study_of_a_model_embeds_nothing(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    Path("keeps.py").write_text(KEPT)
+    given: dict[str, Any] = {"embedder": "keeps:make", "runs": tmp_path / "runs", "store": tmp_path / "store"}
+    first = study(oracle_config(place, **given), page=False)
+    asked = importlib.import_module("keeps").asked
+    assert set(asked) == {"vectors", "layers", "tokens"}
+    asked.clear()
+    again = study(oracle_config(place, **given, force=True), page=False)
+    assert asked == []
+    assert [asdict(row) for row in again.rows] == [asdict(row) for row in first.rows]
+    assert {row.family for row in again.rows if row.family} == {"layer 0 mean", "layer 1 mean"}
+    other = study(oracle_config(place, **given, seed=1), page=False)
+    assert asked == []
+    assert other.folder != first.folder
+    for shard in sorted((tmp_path / "store").rglob("shard-*")):
+        content = shard.read_bytes()
+        shard.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.warns(UserWarning, match="are broken"):
+        mended = study(oracle_config(place, **given, force=True), page=False)
+    assert [asdict(row) for row in mended.rows] == [asdict(row) for row in first.rows]
 
 
 # ------------------------------------------------------------------------------------------------------- wrong calls

@@ -1,9 +1,9 @@
 """Vectors on disk, under the hash of everything that determines them.
 
 A set of vectors is a folder named by the sha256 of its facts (weights, preprocessing, layer, pooling, dtype, items).
-It holds shards of a fixed number of rows. A shard counts only if the checksum in its header fits its bytes, and it is
-written in one piece, so a run that is killed at any moment resumes at the first missing shard. Two processes share
-the work: each takes the next shard that nobody holds.
+It holds shards of a fixed number of rows, each with one tensor or several by name. A shard counts only if the checksum
+in its header fits its bytes, and it is written in one piece, so a run that is killed at any moment resumes at the first
+missing shard. Two processes share the work: each takes the next shard that nobody holds.
 """
 
 import errno
@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import torch
 from filelock import FileLock, Timeout
@@ -27,6 +28,8 @@ from colligate.records import WorkError, write_atomic
 Progress = Callable[[int, int], None]
 """Called with rows done and rows in all."""
 
+LAYOUT = 2
+"""Number of the shards' layout; vectors in another are computed again."""
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
@@ -34,7 +37,7 @@ _FULL = {errno.ENOSPC, errno.EDQUOT}
 class Store:
     """Keep computed vectors, and compute only what is missing.
 
-        folder = root / key[:2] / key,    key = sha256(facts, rows, shard size)
+        folder = root / key[:2] / key,    key = sha256(facts, rows, shard size, layout)
 
     Args:
         root: folder of the store; made when first needed.
@@ -60,9 +63,11 @@ class Store:
         Raises:
             TypeError: a fact is not JSON; guessing a text for it could mix up two sets of vectors.
         """
-        text = json.dumps({"facts": facts, "rows": num_rows, "rows_per_shard": self.rows_per_shard}, sort_keys=True)
-        key = hashlib.sha256(text.encode()).hexdigest()
+        key = hashlib.sha256(json.dumps(self._meta(facts, num_rows), sort_keys=True).encode()).hexdigest()
         return self.root / key[:2] / key
+
+    def _meta(self, facts: Mapping[str, object], num_rows: int) -> dict[str, object]:
+        return {"facts": facts, "rows": num_rows, "rows_per_shard": self.rows_per_shard, "layout": LAYOUT}
 
     def get_or_compute(
         self,
@@ -83,15 +88,44 @@ class Store:
             OSError: the disk is full or the folder can't be written; finished shards stay good.
             WorkError: `compute` gives another number of rows than asked for, or numbers that are not finite.
         """
+        return self.get_or_compute_named(facts, num_rows, lambda rows: {"vectors": compute(rows)}, progress)["vectors"]
+
+    def get_or_compute_named(
+        self,
+        facts: Mapping[str, object],
+        num_rows: int,
+        compute: Callable[[slice], Mapping[str, Tensor]],
+        progress: Progress | None = None,
+    ) -> dict[str, Tensor]:
+        """Several tensors of the same rows, by name, that are computed together: the layers of a network.
+
+        Args:
+            facts: JSON-able; everything that determines them.
+            num_rows: number of rows in all.
+            compute: gives the tensors of a slice of rows, rows first; the names are the same for every slice.
+            progress: called after each shard, read or computed.
+
+        Raises:
+            OSError: the disk is full or the folder can't be written; finished shards stay good.
+            WorkError: `compute` gives another number of rows than asked for, or numbers that are not finite.
+
+        Example:
+            >>> import tempfile
+            >>> store = Store(Path(tempfile.mkdtemp()), rows_per_shard=2)
+            >>> def layers(rows):
+            ...     return {"layer 0": torch.zeros(rows.stop - rows.start, 2), "layer 1": torch.ones(2, 4)}
+            >>> {name: tuple(kept.shape) for name, kept in store.get_or_compute_named({}, 4, layers).items()}
+            {'layer 0': (4, 2), 'layer 1': (4, 4)}
+        """
         if num_rows < 1:
             raise ValueError("There are no rows to embed; the table of scenes is empty.")
         folder = self.folder(facts, num_rows)
         with _told_plainly(folder):
             folder.mkdir(parents=True, exist_ok=True)
             if not (folder / "meta.json").exists():
-                meta = {"facts": facts, "rows": num_rows, "rows_per_shard": self.rows_per_shard}
-                write_atomic(folder / "meta.json", json.dumps(meta, indent=1, sort_keys=True).encode())
-        vectors: Tensor | None = None
+                meta = json.dumps(self._meta(facts, num_rows), indent=1, sort_keys=True)
+                write_atomic(folder / "meta.json", meta.encode())
+        gathered = dict[str, Tensor]()
         done = 0
         starts = range(0, num_rows, self.rows_per_shard)
         waiting = [slice(start, min(start + self.rows_per_shard, num_rows)) for start in starts]
@@ -103,19 +137,19 @@ class Store:
                 if shard is None:
                     held_elsewhere.append(rows)
                     continue
-                if vectors is None:
-                    vectors = torch.empty(num_rows, shard.shape[1], dtype=shard.dtype)
-                vectors[rows] = shard
-                done += len(shard)
+                for name, part in shard.items():
+                    if name not in gathered:
+                        gathered[name] = part.new_empty(num_rows, *part.shape[1:])
+                    gathered[name][rows] = part
+                done += rows.stop - rows.start
                 if progress is not None:
                     progress(done, num_rows)
             waiting, patient = held_elsewhere, True
-        assert vectors is not None
-        return vectors
+        return gathered
 
     def _read_or_compute(
-        self, folder: Path, rows: slice, compute: Callable[[slice], Tensor], *, patient: bool
-    ) -> Tensor | None:
+        self, folder: Path, rows: slice, compute: Callable[[slice], Mapping[str, Tensor]], *, patient: bool
+    ) -> dict[str, Tensor] | None:
         """One shard, or None if another process is computing it and we need not wait yet."""
         path = folder / f"shard-{rows.start // self.rows_per_shard:05d}.safetensors"
         shard = _read(path, rows)
@@ -134,46 +168,53 @@ class Store:
                         raise
             shard = _read(path, rows)
             if shard is None:
-                shard = compute(rows).detach().cpu().contiguous()
-                if shard.ndim != 2 or len(shard) != rows.stop - rows.start:
-                    raise WorkError(
-                        f"Rows {rows.start} to {rows.stop - 1} gave vectors of shape {tuple(shard.shape)}; "
-                        f"expected {rows.stop - rows.start} rows."
-                    )
-                if not torch.isfinite(shard).all():
-                    raise WorkError(
-                        f"Rows {rows.start} to {rows.stop - 1} gave NaN or infinity, which is never kept; "
-                        "compute those again."
-                    )
-                checksum = {"sha256": _checksum(shard, rows)}
+                shard = {name: part.detach().cpu().contiguous() for name, part in compute(rows).items()}
+                for part in shard.values():
+                    _check(part, rows)
                 with _told_plainly(folder):
-                    write_atomic(path, save({"vectors": shard}, metadata=checksum))
+                    write_atomic(path, save(shard, metadata={"sha256": _checksum(shard, rows)}))
             with suppress(OSError):
                 path.with_suffix(".lock").unlink()
         return shard
 
 
-def _read(path: Path, rows: slice) -> Tensor | None:
+def _check(part: Tensor, rows: slice) -> None:
+    """Refuse what must not be kept."""
+    if part.ndim < 2 or len(part) != rows.stop - rows.start:
+        raise WorkError(
+            f"Rows {rows.start} to {rows.stop - 1} gave vectors of shape {tuple(part.shape)}; "
+            f"expected {rows.stop - rows.start} rows."
+        )
+    if not torch.isfinite(part).all():
+        raise WorkError(
+            f"Rows {rows.start} to {rows.stop - 1} gave NaN or infinity, which is never kept; compute those again."
+        )
+
+
+def _read(path: Path, rows: slice) -> dict[str, Tensor] | None:
     """The shard if it is there and whole; None, with a warning if it is there and broken."""
     if not path.exists():
         return None
     try:
         with safe_open(path, framework="pt") as file:
-            stored, shard = (file.metadata() or {}).get("sha256"), file.get_tensor("vectors")
+            stored = (file.metadata() or {}).get("sha256")
+            shard = {str(name): cast("Tensor", file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118 (no dict)
     except (SafetensorError, OSError, ValueError, KeyError) as error:
         problem = str(error)
     else:
         whole = stored == _checksum(shard, rows)
-        if whole and torch.isfinite(shard).all():
+        if whole and all(bool(torch.isfinite(part).all()) for part in shard.values()):
             return shard
         problem = "they hold NaN or infinity" if whole else "its checksum does not fit its bytes"
     warnings.warn(f"Stored vectors {path} are broken ({problem}); computing these rows again.", stacklevel=4)
     return None
 
 
-def _checksum(shard: Tensor, rows: slice) -> str:
-    digest = hashlib.sha256(f"{shard.dtype} {tuple(shard.shape)} {rows.start} {rows.stop} ".encode())
-    digest.update(shard.contiguous().view(torch.uint8).numpy().data)
+def _checksum(shard: Mapping[str, Tensor], rows: slice) -> str:
+    digest = hashlib.sha256(f"{rows.start} {rows.stop} ".encode())
+    for name in sorted(shard):
+        digest.update(f"{name} {shard[name].dtype} {tuple(shard[name].shape)} ".encode())
+        digest.update(shard[name].contiguous().view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 

@@ -15,6 +15,7 @@ from colligate.geometry.information import (
     QuadraticScores,
     Scores,
     alternatives,
+    attention_information,
     binding_information,
 )
 from colligate.scenes.space import ConceptSpace, Scenes
@@ -198,3 +199,14 @@ def test_where_values_tell_all_there_is_nothing_to_measure(scenes: Scenes) -> No
 def test_without_validation_there_is_nothing_to_choose_on() -> None:
     with pytest.raises(ValueError, match="use a split with a validation part"):
         binding_information(noisy(0.0), ByScene(validation=0.0).split(PAIRS, seed=0))
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_axes_along_which_all_tokens_are_alike_are_no_number_that_is_none(told: bool) -> None:
+    scenes = ConceptSpace(color=4, shape=4).all_scenes(slots=2)
+    tokens = torch.nn.functional.one_hot(scenes.objects, 16).float() * told  # never used axes: columns of zeros
+    tokens = torch.cat([tokens, torch.ones(*tokens.shape[:2], 2), torch.zeros(*tokens.shape[:2], 2)], dim=2)
+    mask = torch.ones(tokens.shape[:2], dtype=torch.bool)
+    split = ByScene().split(scenes, seed=0)
+    ratio = attention_information(tokens, mask, scenes, split).ratio
+    assert ratio == pytest.approx(float(told), abs=0.05)

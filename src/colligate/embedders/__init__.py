@@ -12,17 +12,17 @@ package.module:factory            your own: a function that gives a tower, a mod
 
 import importlib
 import sys
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-import torch
-from jaxtyping import Int
-from torch import Tensor
-
 from colligate.embedders.controls import NoControl as NoControl
 from colligate.embedders.controls import random_init as random_init
+from colligate.embedders.embedding import checked as checked
+from colligate.embedders.embedding import embed as embed
+from colligate.embedders.embedding import embed_items as embed_items
+from colligate.embedders.embedding import embed_layers as embed_layers
+from colligate.embedders.embedding import embed_tokens as embed_tokens
 from colligate.embedders.inspection import Finding as Finding
 from colligate.embedders.inspection import check_model as check_model
 from colligate.embedders.oracles import Oracle as Oracle
@@ -31,12 +31,6 @@ from colligate.embedders.towers import LoadOptions as LoadOptions
 from colligate.embedders.towers import Model as Model
 from colligate.embedders.towers import NetworkTower as NetworkTower
 from colligate.embedders.towers import Tower as Tower
-from colligate.embeddings import Embeddings
-from colligate.engine import Report
-from colligate.records import WorkError
-from colligate.scenes.files import check_files
-from colligate.scenes.worlds import World
-from colligate.store import Progress, Store
 
 PREFIXES = {
     "sbert": "colligate.embedders.sentence_transformers",
@@ -146,128 +140,3 @@ def _with_fingerprint(tower: Any) -> Tower:
     if hasattr(tower, "fingerprint"):
         return tower
     return cast("Tower", type(type(tower).__name__, (_Unkept,), {})(tower))
-
-
-def embed(
-    tower: Tower,
-    world: World,
-    *,
-    rows: Int[Tensor, " row"] | None = None,
-    store: Store | None = None,
-    batch_size: int | None = None,
-    progress: Progress | None = None,
-    report: Report | None = None,
-) -> Embeddings:
-    """Embed the scenes of a world as the tower reads them: captions, pictures or integers.
-
-    Args:
-        tower: anything with `kind` and `embed`; without `fingerprint`, or where it is None, vectors are never kept.
-        world: scenes and what can be shown of them.
-        rows: rows to embed, in this order; None for all.
-        store: where vectors are looked up and kept; a tower without fingerprint is never kept.
-        batch_size: the most items the tower is given at once; None: 1024, pictures 256.
-        progress: called with rows done and rows in all.
-        report: told of work on the pictures: opening the user's own, each once before any is embedded, and tracing
-            those in 3-D.
-
-    Raises:
-        ValueError: the world doesn't show what the tower reads, a picture is broken or stands in two rows (see
-            `files.check_files`), or the tower gives something else than one finite vector an item.
-
-    Example:
-        >>> from colligate.scenes.worlds import load_world
-        >>> embed(Oracle("no-binding", dim=8), load_world("text8x8"), rows=torch.tensor([5, 0])).vectors.shape
-        torch.Size([2, 8])
-    """
-    if tower.kind not in world.kinds:
-        raise ValueError(
-            f"This tower reads {tower.kind}s and world {world.name!r} shows {', '.join(world.kinds)}; choose another."
-        )
-    kind = tower.kind
-    scenes = world.scenes if rows is None else world.scenes[rows]
-    index = torch.arange(len(world.scenes)) if rows is None else rows
-    size = batch_size or (256 if kind == "picture" else 1024)
-    finished, unchecked = 0, kind == "picture" and isinstance(world.pictures, tuple)
-
-    def tell(done: int, total: int) -> None:
-        nonlocal finished
-        finished = done
-        if progress is not None:
-            progress(done, total)
-
-    def compute(part: slice) -> Tensor:
-        nonlocal unchecked
-        if unchecked:  # all at once and first: hours of embedding don't end at a broken file; what is kept was checked
-            check_files(cast("tuple[Path, ...]", world.pictures), world.scenes, index, report)
-            unchecked = False
-        found: list[Tensor] = []
-        before = finished
-        for start in range(part.start, part.stop, size):
-            chunk = index[start : min(start + size, part.stop)]
-            found.append(embed_items(tower, world.items(kind, chunk, report), chunk))
-            if progress is not None:
-                progress(before + start - part.start + len(chunk), len(index))
-        return torch.cat(found)
-
-    started = time.perf_counter()
-    fingerprint = getattr(tower, "fingerprint", None)
-    described = world.describe(kind)
-    if not len(index):
-        raise ValueError(f"World {world.name!r} has no rows to embed.")
-    if store is None or fingerprint is None:
-        vectors = compute(slice(0, len(index)))
-    else:
-        facts = {
-            "tower": dict(fingerprint),
-            "items": described,
-            "scenes": scenes.content_hash,
-            "rows": None if rows is None or torch.equal(index, torch.arange(len(world.scenes))) else index.tolist(),
-        }
-        vectors = store.get_or_compute(facts, len(index), compute, tell)
-    provenance: dict[str, object] = {
-        "tower": None if fingerprint is None else dict(fingerprint),
-        "kind": kind,
-        "world": world.name,
-        "items": described,
-        "dtype": str(vectors.dtype).removeprefix("torch."),
-        "device": getattr(tower, "device", "cpu"),
-        "seconds": round(time.perf_counter() - started, 3),
-    }
-    captions = world.items("text", rows) if "text" in world.kinds else None
-    return Embeddings(vectors, scenes, cast("list[str] | None", captions), provenance)
-
-
-def embed_items(tower: Tower, items: Any, rows: Int[Tensor, " row"] | None = None) -> Tensor:
-    """What a tower gives for some items, checked: one finite vector each.
-
-    Args:
-        tower: anything with `embed`.
-        items: what it reads.
-        rows: which rows of a world they are, for the message; None: counted from 0.
-
-    Raises:
-        WorkError: the tower gives something else.
-    """
-    return checked(tower, tower.embed(items), torch.arange(len(items)) if rows is None else rows)
-
-
-def checked(tower: Tower, given: Any, rows: Int[Tensor, " row"]) -> Tensor:
-    """Vectors that a tower gave for these rows, on the CPU; what is not finite must neither be kept nor measured.
-
-    Raises:
-        WorkError: not one finite vector for each row.
-    """
-    found, name = torch.as_tensor(given).detach().cpu(), type(tower).__name__
-    if found.ndim != 2 or len(found) != len(rows) or not found.dtype.is_floating_point:
-        raise WorkError(
-            f"The {name} tower gave {found.dtype} {tuple(found.shape)} for {len(rows)} items; "
-            "expected one floating vector each, [item, dim]."
-        )
-    bad = rows[~torch.isfinite(found).all(1)].tolist()
-    if bad:
-        more = f" and {len(bad) - 8} more" if len(bad) > 8 else ""
-        raise WorkError(
-            f"The {name} tower gave NaN or infinity for rows {', '.join(map(str, bad[:8]))}{more}; "
-            "its weights may be broken, or its dtype too narrow: try dtype float32."
-        )
-    return found

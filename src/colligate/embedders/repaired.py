@@ -1,4 +1,4 @@
-"""A frozen two-tower model whose text tower is followed by a fitted map.
+"""A two-tower model after its repair: frozen, with a fitted map behind its text tower, or with weights of its own.
 
 repaired:FOLDER    what `colligate repair` wrote
 """
@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from colligate.embedders import trained
 from colligate.embedders.towers import LoadOptions, Model, Tower
 from colligate.networks.maps import LoadedMap, load_map
 from colligate.scenes.space import EMPTY, ConceptSpace
@@ -108,7 +109,7 @@ class RepairedTower:
 
 
 def load(name: str, options: LoadOptions) -> Model:
-    """Load the model that a repair belongs to, with its text tower repaired.
+    """Load the model that a repair belongs to, with its text tower repaired, or the network that fine-tuning left.
 
     Raises:
         FileNotFoundError: the folder holds no map, or the model's weights aren't on this machine.
@@ -117,7 +118,10 @@ def load(name: str, options: LoadOptions) -> Model:
     """
     from colligate.embedders import load_model
 
-    loaded = load_map(Path(name).expanduser())
+    folder = Path(name).expanduser()
+    if (folder / "model.json").is_file() and not (folder / "repair.json").is_file():
+        return trained.load(name, options)
+    loaded = load_map(folder)
     if options.layer is not None or options.pooling is not None or options.normalize:
         raise ValueError("A repair fits the vectors that it was made for; leave layer, pooling and normalize out.")
     told: Mapping[str, Any] = loaded.facts

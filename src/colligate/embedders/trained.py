@@ -152,4 +152,9 @@ def load(name: str, options: LoadOptions) -> Model:
         f"Trained from scratch on {config.get('coverage', 0):.0%} of {found.model.space.num_objects:,} objects, "
         f"step {found.facts.get('step')}."
     )
+    if tuned := found.facts.get("finetuned"):
+        note = (
+            f"Fine-tuned from {tuned['from']} on {tuned['objects']} of the objects of {tuned['world']}; kept: "
+            f"{tuned['chosen']}."
+        )
     return Model(f"run:{name}", towers, (note,) if config else ())

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, cast
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, UInt8
 from torch import Tensor
 from torch.nn.functional import normalize
 
@@ -82,34 +82,28 @@ class TrainedPairTower:
             vectors = self._of_texts(cast("Sequence[str]", items))
         return normalize(vectors, dim=1) if self.unit else vectors
 
-    def _of_pictures(self, pictures: Sequence["PIL.Image.Image"]) -> Float[Tensor, "item dim"]:
+    def pixels(self, pictures: Sequence["PIL.Image.Image"]) -> UInt8[Tensor, "item 3 high wide"]:
+        """Pictures as the network reads them: RGB, of the trained size."""
         import numpy as np
         from PIL import Image
 
-        encoder, side = cast("PictureEncoder", self.network.scene), self.network.shape.scene.side
-        parts: list[Tensor] = []
-        for start in range(0, len(pictures), _BLOCK):
-            block = [one.convert("RGB") for one in pictures[start : start + _BLOCK]]
-            read = [
-                one if one.size == (side, side) else one.resize((side, side), Image.Resampling.BILINEAR)
-                for one in block
-            ]
-            pixels = torch.from_numpy(np.stack([np.asarray(one) for one in read])).permute(0, 3, 1, 2)
-            parts.append(encoder.encode_pixels(pixels[None].to(self.network.log_scale.device))[0].float().cpu())
-        return torch.cat(parts)
+        side = self.network.shape.scene.side
+        read = [one.convert("RGB") for one in pictures]
+        sized = [
+            one if one.size == (side, side) else one.resize((side, side), Image.Resampling.BILINEAR) for one in read
+        ]
+        return torch.from_numpy(np.stack([np.asarray(one) for one in sized])).permute(0, 3, 1, 2)
+
+    def _of_pictures(self, pictures: Sequence["PIL.Image.Image"]) -> Float[Tensor, "item dim"]:
+        encoder, device = cast("PictureEncoder", self.network.scene), self.network.log_scale.device
+        blocks = (pictures[start : start + _BLOCK] for start in range(0, len(pictures), _BLOCK))
+        return torch.cat(
+            [encoder.encode_pixels(self.pixels(some)[None].to(device))[0].float().cpu() for some in blocks]
+        )
 
     def _of_texts(self, texts: Sequence[str]) -> Float[Tensor, "item dim"]:
         encoder = cast("CaptionEncoder", self.network.query)
-        words = [encoder.tokenize(text) for text in texts]
-        vectors = torch.empty(len(texts), encoder.dim)
-        by_length: dict[int, list[int]] = {}
-        for row, of_text in enumerate(words):
-            by_length.setdefault(len(of_text), []).append(row)
-        for rows in by_length.values():
-            ids = torch.tensor([words[row] for row in rows], device=self.network.log_scale.device)
-            found = [encoder.encode_words(some[None])[0].float().cpu() for some in ids.split(_BLOCK)]
-            vectors[torch.tensor(rows)] = torch.cat(found)
-        return vectors
+        return encoder.encode_texts([encoder.tokenize(text) for text in texts])[0].float().cpu()
 
     def fresh(self, seed: int) -> "TrainedPairTower":
         """The same architecture with weights drawn anew; both towers of a seed are of one network."""

@@ -298,8 +298,11 @@ def attention_information(
         True
     """
     sets, fit, validation = _parts_that_tell(scenes, split)
-    directions = Axes.of(tokens[split.fit][mask[split.fit]]).to_axes[:, :axes]
-    read = (tokens.float() @ directions) / (tokens[split.fit][mask[split.fit]].float() @ directions).std(0)
+    fitted = tokens[split.fit][mask[split.fit]].float()
+    directions = Axes.of(fitted).to_axes[:, :axes]
+    spread = (fitted @ directions).std(0)
+    told = spread > 1e-6 * spread.max()  # an axis along which all tokens are alike tells nothing
+    read = (tokens.float() @ directions[:, told]) / spread[told]
     generator = torch.Generator().manual_seed(seed)
     width, objects = read.shape[2], scenes.space.num_objects
     best: tuple[float, float, Tensor, Tensor] | None = None

@@ -10,7 +10,8 @@ from typing import Any, cast
 import torch
 
 from colligate import __version__
-from colligate.embedders import NoControl, Tower, checked, embed, random_init
+from colligate.embedders import NoControl, embed, embed_layers, embed_tokens, random_init
+from colligate.embedders.embedding import DeepTower, TokenTower
 from colligate.embedders.precomputed import read_vectors
 from colligate.embeddings import Embeddings
 from colligate.engine import Clock, Report, fitting_threads, peak_memory
@@ -37,7 +38,6 @@ from colligate.records import (
     write_record,
 )
 from colligate.scenes.splits import ByScene, Given, PaperScenes, SplitRule
-from colligate.scenes.worlds import Kind
 from colligate.study.config import StudyConfig
 from colligate.study.provenance import describe_inputs, file_hashes, python_calls
 from colligate.study.rules import rule_rows, settings_of
@@ -264,13 +264,16 @@ def _depth_rows(subject: Subject, config: StudyConfig, source: Source, clock: Cl
 
     One strength of the penalty instead of a choice among several: the curve is over depth, and it is tens of read-outs.
     """
-    read = getattr(source.tower, "embed_depth", None)
-    if not config.depth or read is None or source.world is None or source.tower is None:
+    tower, world = source.tower, source.world
+    if not config.depth or world is None or not hasattr(tower, "embed_depth"):
         return []
-    rows = list[Row]()
+    rows, store = list[Row](), store_of(config)
     with clock.stage("depth"):
         several = (source.embeddings.scenes.counts > 1).nonzero()[:, 0]
-        layers = _read_depth(read, source, several, clock)
+        told = progress_of(clock.report, "depth: embedding")
+        layers = embed_layers(
+            cast("DeepTower", tower), world, rows=several, store=store, progress=told, report=clock.report
+        )
         quick = replace(subject.settings, probes=replace(subject.settings.probes, strengths=(1e-6,)))
         grid = {"shrinkages": (1e-6,), "penalties": (1e-3,)}
         for name, vectors in layers.items():
@@ -281,38 +284,19 @@ def _depth_rows(subject: Subject, config: StudyConfig, source: Source, clock: Cl
                 if row.id in ("probe.concept", "probe.object", "probe.object.swap")
             ]
             rows += information_rows(at, name, quadratic=False, grid=grid)
-        if layers and hasattr(source.tower, "embed_tokens"):
-            rows += _token_rows(subject, source.tower, source.world.items(cast("Kind", source.tower.kind), several))
+        if layers and hasattr(tower, "embed_tokens"):
+            try:
+                tokens = embed_tokens(
+                    cast("TokenTower", tower), world, most=MOST_TOKEN_NUMBERS, rows=several, store=store,
+                    report=clock.report,
+                )  # fmt: skip
+            except ValueError as error:
+                return rows + [
+                    subject.row(f"information.attention.{unit}", "test", reason=str(error))
+                    for unit in ("bits", "ratio")
+                ]
+            rows += attention_rows(subject, *tokens)
     return rows
-
-
-def _read_depth(
-    read: Callable[[Any], dict[str, torch.Tensor]], source: Source, rows: torch.Tensor, clock: Clock
-) -> dict[str, torch.Tensor]:
-    """Every layer's vectors of the given rows, read in parts so that not all pictures are open at once."""
-    assert source.world is not None
-    assert source.tower is not None
-    kind, told = cast("Kind", source.tower.kind), progress_of(clock.report, "depth: embedding")
-    found, size = list[dict[str, torch.Tensor]](), 256 if kind == "picture" else 1024
-    for start in range(0, len(rows), size):
-        part = rows[start : start + size]
-        given = read(source.world.items(kind, part, clock.report))
-        found.append({name: checked(source.tower, vectors, part) for name, vectors in given.items()})
-        if not found[0]:
-            return {}
-        if told is not None:
-            told(start + len(part), len(rows))
-    return {name: torch.cat([part[name] for part in found]) for name in found[0]}
-
-
-def _token_rows(subject: Subject, tower: Tower, items: Any) -> list[Row]:
-    """Binding information in the tokens themselves, where the model shows them and they fit in memory."""
-    tokens, _ = cast("Any", tower).embed_tokens(items[:64])
-    numbers = tokens.shape[1] * tokens.shape[2] * len(items)
-    if numbers > MOST_TOKEN_NUMBERS:
-        reason = f"the tokens of all scenes would be {numbers:,} numbers (at most {MOST_TOKEN_NUMBERS:,} are read)"
-        return [subject.row(f"information.attention.{unit}", "test", reason=reason) for unit in ("bits", "ratio")]
-    return attention_rows(subject, *cast("Any", tower).embed_tokens(items))
 
 
 def _pictures(source: Source, subject: Subject) -> dict[str, object]:
