@@ -14,7 +14,7 @@ from probes import worlds
 from torch import Tensor, nn
 
 from colligate.complexity.approximators import Data, Fitted, training_r2
-from colligate.complexity.curves import family
+from colligate.complexity.families import family
 from colligate.embeddings import Embeddings
 from colligate.scenes.splits import ByObject, Split
 

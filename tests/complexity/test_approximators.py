@@ -18,7 +18,8 @@ from colligate.complexity.approximators import (
     training_r2,
     value_columns,
 )
-from colligate.complexity.curves import CurveSettings, coverage_curve, family
+from colligate.complexity.curves import CurveSettings, coverage_curve
+from colligate.complexity.families import family
 from colligate.complexity.networks import Schedule
 from colligate.embeddings import Embeddings
 from colligate.scenes.space import ConceptSpace, Scenes

@@ -7,9 +7,11 @@ import torch
 
 from colligate.binding import no_binding, object_product, object_table, scene_table
 from colligate.complexity.approximators import Additive, Fitted
-from colligate.complexity.curves import OUTCOMES, CurveSettings, Readers, coverage_curve, family
+from colligate.complexity.curves import OUTCOMES, CurveSettings, coverage_curve
+from colligate.complexity.families import family
 from colligate.complexity.measurements import ComplexitySettings, complexity_rows, curve_rows, summary_rows
 from colligate.complexity.networks import MLP
+from colligate.complexity.readers import Readers
 from colligate.embeddings import Embeddings
 from colligate.probes import ProbeSettings
 from colligate.scenes.space import ConceptSpace, Scenes
@@ -74,7 +76,7 @@ def test_only_scenes_of_held_out_objects_are_scored(product):
             rows = point.rows[point.split == i]
             objects = SCENES.objects[rows].unique()
             assert len(objects) == per_split[point.coverage]
-            assert len(rows) == len(objects) ** 2
+            assert 0.25 < len(rows) / len(objects) ** 2 < 0.75  # those of one fold of two
 
 
 def test_a_bag_is_fitted_exactly_and_memory_by_nothing():
@@ -231,7 +233,7 @@ def test_three_slots_and_ragged_scenes(slots):
 
 def test_given_probes_read_every_scene():
     embeddings = embed(object_product(SPACE, 2, 48))
-    crossed = Readers.crossed(embeddings, settings())
+    crossed = Readers.crossed(embeddings, PROBES)
     same = Readers.same(crossed.probes[0], SCENES)
     rows = torch.arange(len(SCENES))
     assert torch.equal(same.scores(embeddings.vectors, rows), crossed.probes[0].scores(embeddings.vectors))
@@ -241,3 +243,89 @@ def test_given_probes_read_every_scene():
         assert torch.allclose(own[members], crossed.probes[k].scores(embeddings.vectors[members]), atol=1e-4)
     twins = SCENES.rows_of(SCENES.twins())
     assert torch.equal(crossed.fold, crossed.fold[twins])
+
+
+def noise(seed: int) -> Embeddings:
+    scenes = ConceptSpace(color=8, shape=3).all_scenes(slots=2)
+    return Embeddings(torch.randn(576, 64, generator=torch.Generator().manual_seed(seed)), scenes)
+
+
+def above_chance(families, validation: float) -> dict[tuple[str, str], list[tuple[float, bool]]]:
+    """Of every family and kind of recognition in noise: how far from chance, and whether its interval covers that."""
+    found: dict[tuple[str, str], list[tuple[float, bool]]] = {}
+    for seed in range(3):
+        chosen = settings(*families, coverages=(0.3, 0.5, 0.7), pooled=4, seed=seed, validation=validation)
+        for row in curve_rows(coverage_curve(noise(seed), chosen)):
+            if row.id in ("complexity.concept", "complexity.object"):
+                chance = number(row.chance)
+                covered = number(row.low) <= chance <= number(row.high) or (row.value == 0.0 and chance < 0.02)
+                found.setdefault((str(row.family), row.id), []).append((number(row.value) - chance, covered))
+    return found
+
+
+@pytest.mark.parametrize("validation", [0.3, 0.0])
+@pytest.mark.parametrize(
+    "families",
+    [
+        pytest.param(("additive", "mlp64"), id="quick"),
+        pytest.param(("object_product", "global_product", "mlp256", "mlp1024"), id="slow", marks=pytest.mark.long),
+    ],
+)
+def test_nothing_is_read_from_rules_fitted_to_noise(families, validation):
+    """Rule and probes share no scene; where they do, values are read .1 to .4 above chance here.
+
+    Without validation objects every family takes all the noise that it can hold. The mean of nine points has a standard
+    error of about .02 for values, and 95 % intervals miss chance now and then.
+    """
+    for (family_name, kind), points in above_chance(families, validation).items():
+        away = sum(by for by, _ in points) / len(points)
+        assert abs(away) < (0.06 if kind == "complexity.concept" else 0.01), (family_name, kind, away)
+        assert sum(covered for _, covered in points) >= len(points) - 2, (family_name, kind, points)
+
+
+def test_rules_learn_from_the_fold_that_their_probes_never_saw():
+    """Splits take turns; each is fitted, chosen for and scored in one fold alone, which its probes never saw."""
+    seen = list[list[set[int]]]()
+
+    class Watched(Mean):
+        def fit(self, data, splits, seed):
+            seen.extend([set(of.tolist()) for of in (one.fit, one.validation, one.test)] for one in splits)
+            return super().fit(data, splits, seed)
+
+    embeddings = embed(object_product(SPACE, 2, 48))
+    readers = Readers.crossed(embeddings, PROBES)
+    point = coverage_curve(embeddings, settings(Watched(), coverages=(0.5,)), readers=readers).points[0]
+    assert len(seen) == len(point.seen) == 2
+    for fold, rows in enumerate(seen):
+        assert all(rows)
+        assert {int(own) for part in rows for own in readers.fold[list(part)]} == {fold}
+    assert set(point.rows.tolist()) == set.union(*(rows[2] for rows in seen))
+    assert len(point.rows) == sum(len(rows[2]) for rows in seen)
+
+
+class Mean:
+    """What the fit part has on average."""
+
+    name = "mean"
+
+    def contains(self, other):
+        return False
+
+    def fit(self, data, splits, seed):
+        means = [data.targets[split.fit].mean(0) for split in splits]
+        return [Fitted(lambda scenes, mean=mean: mean.expand(len(scenes), -1)) for mean in means]
+
+
+def test_the_authors_protocol_fits_on_all_scenes_of_the_fit_objects():
+    """Theirs shares scenes between rule and probes; it is kept as it is."""
+    chosen = settings(Mean(), coverages=(0.5,), protocol="paper")
+    point = coverage_curve(embed(object_product(SPACE, 2, 48)), chosen).points[0]
+    assert len(point.seen) == 2
+    assert len(point.rows) == 2 * 18**2
+
+
+def test_folds_without_scenes_to_fit_on_and_to_score_are_refused():
+    small = ConceptSpace(color=3, shape=2)
+    embeddings = embed(no_binding(small, 2, 24), small.all_scenes(2))
+    with pytest.raises(ValueError, match="no fold of the scenes"):
+        coverage_curve(embeddings, settings("additive", coverages=(0.5,), pooled=1, folds=21))

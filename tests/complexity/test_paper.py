@@ -19,7 +19,7 @@ EMBEDDINGS = Embeddings(object_product(SPACE, 2, 10)(SCENES.values).float(), SCE
 @pytest.mark.parametrize("form", ["linear", "hidden", "product", "sum+product"])
 def test_the_rule_is_the_authors_rule_written_out(form):
     recipe = PaperRecipe(form, 7)
-    parameters = recipe._start((14, 4, 10), torch.Generator().manual_seed(0))
+    parameters = recipe._start(SCENES, 10, 0)
     columns = value_columns(SCENES, "own").flatten(1)
     parts = torch.repeat_interleave(torch.arange(4), torch.tensor([4, 3, 4, 3]))
     predicted = recipe._forward([of[None] for of in parameters], columns[None], parts)[0]

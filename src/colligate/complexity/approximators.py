@@ -40,8 +40,8 @@ class Frame:
     dropped: float
 
     @classmethod
-    def of(cls, vectors: Float[Tensor, "scene dim"]) -> "Frame":
-        """The axes of these vectors.
+    def of(cls, vectors: Float[Tensor, "scene dim"], *, whole: bool = False) -> "Frame":
+        """The axes of these vectors: those that hold `KEPT` of the variance, or the whole space.
 
         Raises:
             ValueError: all vectors are equal.
@@ -55,7 +55,7 @@ class Frame:
         if total <= 1e-12 * size:
             raise ValueError(f"All {len(vectors)} vectors are equal, so no rule can be told from another; embed again.")
         energies, axes = torch.linalg.eigh(spread)
-        kept = energies > KEPT * total
+        kept = torch.ones_like(energies, dtype=torch.bool) if whole else energies > KEPT * total
         return cls(centre, axes[:, kept].flip(1), float(energies[~kept].clamp(min=0).sum() / total))
 
     def reduce(self, vectors: Float[Tensor, "scene dim"]) -> Float[Tensor, "scene axis"]:
@@ -90,9 +90,12 @@ class Data:
     frame: Frame
 
     @classmethod
-    def of(cls, embeddings: Embeddings) -> "Data":
-        """Centre the vectors and rotate them to their principal axes."""
-        frame = Frame.of(embeddings.vectors)
+    def of(cls, embeddings: Embeddings, *, whole: bool = False) -> "Data":
+        """Centre the vectors and rotate them to their principal axes; `whole` keeps those without variance too.
+
+        The authors' networks predict in those as well, and what they predict there counts against them.
+        """
+        frame = Frame.of(embeddings.vectors, whole=whole)
         return cls(embeddings.scenes, frame.reduce(embeddings.vectors), frame)
 
 

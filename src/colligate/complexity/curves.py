@@ -1,30 +1,30 @@
 """Coverage curves: how well does a rule fitted on some objects predict scenes made only of others?
 
 Every family is fitted at several coverages (fit objects / all objects) and splits of the objects, and scored on scenes
-of held-out objects by what linear probes read from its predictions, by R2 and by retrieval.
+of held-out objects by what linear probes read from its predictions, by R2 and by retrieval. Each split keeps to one fold
+of the scenes, the splits taking turns, and is read by probes that learned from the other folds (`readers`): for as many
+fits, more splits tell more than each split in every fold.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from colligate.complexity.approximators import Additive, Approximator, Data, Fitted, training_r2
-from colligate.complexity.networks import MLP, LowRankBilinear, ProductHead
+from colligate.complexity.approximators import Approximator, Data, Fitted, training_r2
+from colligate.complexity.families import PAPER_FAMILIES, STRICT_FAMILIES, family
 from colligate.complexity.paper import PaperRecipe
-from colligate.complexity.products import CircularConvolution, GlobalProduct, ObjectProducts
+from colligate.complexity.readers import Readers
 from colligate.complexity.stacks import Schedule
 from colligate.embeddings import Embeddings
 from colligate.measures import recognise, retrieve
-from colligate.probes import Probes, ProbeSettings, ProtocolName, fit_probes, swap_foils
+from colligate.probes import ProbeSettings, ProtocolName, swap_foils
 from colligate.scenes.space import Scenes
 from colligate.scenes.splits import ByObject, Split, unseen_values
 
-STRICT_FAMILIES = ("additive", "object_product", "global_product", "mlp64", "mlp256", "mlp1024")
-PAPER_FAMILIES = ("paper.additive", "paper.global_product", "paper.additive+global_product", "paper.mlp256")
 STRENGTHS = (1e-8, 1e-6, 1e-4, 1e-3, 1e-2, 1e-1)
 """Shrinkages of the probes, from those that read directions of any size to those that read large ones alone."""
 SMALL_WORLD = 100
@@ -39,7 +39,7 @@ class CurveSettings:
     """Names (`family`), or approximators of your own; default: additive, products and hidden layers of 64 to 1024."""
     coverages: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
     """Fit objects / all objects."""
-    seeds: int = 3
+    seeds: int = 4
     """Splits of the objects at each coverage."""
     pooled: int = 20
     """The same in a world of fewer than 100 objects."""
@@ -50,7 +50,8 @@ class CurveSettings:
     steps: int = 80
     """Gradient steps of the families that take them (strict); 4,000 under `paper`."""
     folds: int = 2
-    """Parts of the scenes in turn kept from the probes, which then score them."""
+    """Parts of the scenes; a rule learns from one and is scored there, by probes that know the others (strict). Splits
+    take turns."""
     probes: ProbeSettings = field(default_factory=lambda: ProbeSettings(strengths=STRENGTHS))
     """How probes are fitted; of their strengths, validation objects choose the one that reads a rule's predictions."""
     adequate: float = 0.02
@@ -61,122 +62,6 @@ class CurveSettings:
     """Resamplings of objects behind every interval."""
     seed: int = 0
     """Of splits, starts, folds and resamplings."""
-
-
-def family(name: str, schedule: Schedule | None = None) -> Approximator:
-    """The approximator of that name, or `package.module:factory` for one of your own.
-
-    additive, object_product, global_product, convolution (each with .shared), mlp<width>, bilinear<rank>,
-    object_product.head, global_product.head, forest, boosted; paper.additive, paper.mlp<width>, paper.global_product,
-    paper.additive+global_product.
-
-    Raises:
-        ValueError: no family has this name.
-
-    Example:
-        >>> family("mlp512").name, family("object_product.shared").positions
-        ('mlp512', 'shared')
-    """
-    schedule = schedule or Schedule()
-    if ":" in name:
-        return _own(name)
-    plain, shared = name.removesuffix(".shared"), name.endswith(".shared")
-    sums = {"additive": Additive, "object_product": ObjectProducts, "global_product": GlobalProduct,
-            "convolution": CircularConvolution}  # fmt: skip
-    if plain in sums:
-        return sums[plain]("shared" if shared else "own")
-    for prefix, make in {
-        "paper.mlp": lambda n: PaperRecipe("hidden", n), "mlp": lambda n: MLP(n, schedule),
-        "bilinear": lambda n: LowRankBilinear(n, schedule),
-    }.items():  # fmt: skip
-        if name.startswith(prefix) and name.removeprefix(prefix).isdigit() and int(name.removeprefix(prefix)) > 0:
-            return make(int(name.removeprefix(prefix)))
-    fixed: Mapping[str, Callable[[], Approximator]] = {
-        "object_product.head": lambda: ProductHead(True, schedule=schedule),
-        "global_product.head": lambda: ProductHead(False, schedule=schedule),
-        "paper.additive": lambda: PaperRecipe("linear"), "paper.global_product": lambda: PaperRecipe("product"),
-        "paper.additive+global_product": lambda: PaperRecipe("sum+product"),
-        "forest": lambda: _trees("Forest"), "boosted": lambda: _trees("Boosted"),
-    }  # fmt: skip
-    if name not in fixed:
-        raise ValueError(
-            f"No family is called {name!r}; take additive, object_product, global_product, convolution, mlp<width>, "
-            "bilinear<rank>, object_product.head, global_product.head, forest, boosted, or package.module:factory."
-        )
-    return fixed[name]()
-
-
-def _trees(name: str) -> Approximator:
-    from colligate.complexity import trees
-
-    return getattr(trees, name)()
-
-
-def _own(name: str) -> Approximator:
-    from importlib import import_module
-
-    module, _, factory = name.partition(":")
-    try:
-        made = getattr(import_module(module), factory)()
-    except (ImportError, AttributeError) as error:
-        raise ValueError(f"{name!r} names no approximator: {error}. Write it as package.module:factory.") from error
-    if not isinstance(made, Approximator):
-        raise ValueError(f"{name!r} gives a {type(made).__name__}, which lacks name, contains or fit.")
-    return made
-
-
-@dataclass(frozen=True, eq=False)
-class Readers:
-    """Probes, each with the scenes that it may score because it never saw them.
-
-    Attributes:
-        probes: read-outs.
-        fold: which of them reads each scene.
-        reason: why objects can't be read, if they can't.
-    """
-
-    probes: tuple[Probes, ...]
-    fold: Int[Tensor, " scene"]
-    reason: str | None = None
-
-    @classmethod
-    def same(cls, probes: Probes, scenes: Scenes) -> "Readers":
-        """One given set of probes for all scenes (as the authors do; theirs saw some of the scenes they score)."""
-        return cls((probes,), torch.zeros(len(scenes), dtype=torch.int64))
-
-    @classmethod
-    def crossed(cls, embeddings: Embeddings, settings: CurveSettings) -> "Readers":
-        """Probes fitted without one fold of the scenes each; a scene and its twin share a fold."""
-        scenes = embeddings.scenes
-        _, group = scenes.unordered_ids.unique(return_inverse=True)
-        groups = int(group.max()) + 1
-        generator = torch.Generator().manual_seed(settings.seed)
-        fold = (torch.randperm(groups, generator=generator) % settings.folds)[group]
-        occurring = scenes.contains_objects().any(0)
-        reason = None
-        splits = [_fold_split(fold, k, generator) for k in range(settings.folds)]
-        for split in splits:
-            unseen = occurring & ~scenes[split.fit].contains_objects().any(0)
-            if unseen.any():
-                reason = f"a fold of scenes shows {int((occurring & ~unseen).sum())} of {int(occurring.sum())} objects"
-        probe_settings = replace(settings.probes, objects=settings.probes.objects and reason is None)
-        found = [fit_probes(embeddings, split, probe_settings) for split in splits]
-        return cls(tuple(found), fold, reason)
-
-    def scores(self, vectors: Float[Tensor, "row dim"], rows: Int[Tensor, " row"]) -> Float[Tensor, "row query"]:
-        """Scores of all values, then objects, each row by its own probes."""
-        found = torch.empty(len(rows), len(self.probes[0].matrix))
-        for k, probes in enumerate(self.probes):
-            own = self.fold[rows] == k
-            found[own] = probes.scores(vectors[own])
-        return found
-
-
-def _fold_split(fold: Tensor, out: int, generator: torch.Generator) -> Split:
-    rows = (fold != out).nonzero()[:, 0]
-    order = rows[torch.randperm(len(rows), generator=generator)]
-    few = max(1, len(rows) // 5)
-    return Split(order[few:].sort().values, order[:few].sort().values, (fold == out).nonzero()[:, 0], f"fold {out}")
 
 
 OUTCOMES = ("concept", "object", "object.unseen", "object.swap", "retrieval", "retrieval.up_to_order")
@@ -288,7 +173,8 @@ def coverage_curve(
         ValueError: no scene has two objects, all vectors are equal, or no coverage leaves anything to score.
 
     Paper: arXiv:2605.31503, Sec. 5, Figures 4 and 8.
-    Differs: chosen on validation objects, scored with probes that never saw the scored scenes, several splits.
+    Differs: chosen on validation objects, several splits; probes share no scene with the rule that they read, nor with
+    what they score, so that R2 and retrieval, too, are those of rules learned in one fold (half of the scenes).
 
     Example:
         >>> from colligate.binding import object_product
@@ -307,27 +193,32 @@ def coverage_curve(
     if readers is not None and not several.all():
         readers = replace(readers, fold=readers.fold[several])
     embeddings = embeddings if several.all() else embeddings[several]
-    data = Data.of(embeddings)
+    data = Data.of(embeddings, whole=settings.protocol == "paper")
     splits, reasons = _splits(embeddings.scenes, settings)
     if not splits:
         raise ValueError(next(iter(reasons.values())))
     every = [readers] if readers is not None else [
-        Readers.crossed(embeddings, replace(settings, probes=replace(settings.probes, strengths=(strength,))))
+        Readers.crossed(embeddings, replace(settings.probes, strengths=(strength,)), folds=settings.folds,
+                        seed=settings.seed)
         for strength in settings.probes.strengths
     ]  # fmt: skip
+    members = _members(splits, every[0], settings, reasons)
+    if not members:
+        raise ValueError(next(iter(reasons.values())))
     scoring = _Scoring(embeddings, data, every, settings)
     families = _families(settings, scoring)
-    ceiling = [scoring.point("ceiling", coverage, of, None) for coverage, of in splits.items()]
-    seen = {coverage: tuple(not unseen_values(embeddings.scenes, split.fit) for split in of)
-            for coverage, of in splits.items()}  # fmt: skip
+    of_coverage = {c: [m for m in members if m.coverage == c] for c in dict.fromkeys(m.coverage for m in members)}
+    ceiling = [scoring.point("ceiling", coverage, of, None) for coverage, of in of_coverage.items()]
+    seen = {coverage: tuple(not unseen_values(embeddings.scenes, member.split.fit) for member in of)
+            for coverage, of in of_coverage.items()}  # fmt: skip
     points = list[Point]()
     for i, one in enumerate(families):
         if report is not None:
             report(one.name, i, len(families))
-        fits = iter(one.fit(data, [split for of in splits.values() for split in of], settings.seed))
-        for coverage, of in splits.items():
-            own = [next(fits) for _ in of]
-            train = [training_r2(data, fitted.rule, split.fit) for fitted, split in zip(own, of, strict=True)]
+        fits = _fit(one, data, members, settings.seed)
+        for coverage, of in of_coverage.items():
+            own = [fits[member] for member in of]
+            train = [training_r2(data, fitted.rule, m.split.fit) for fitted, m in zip(own, of, strict=True)]
             reached = [max(r2, r2 if f.reached is None else f.reached) for r2, f in zip(train, own, strict=True)]
             point = scoring.point(one.name, coverage, of, own)
             points.append(replace(point, train_r2=tuple(train), reached=tuple(reached), seen=seen[coverage]))
@@ -338,6 +229,42 @@ def coverage_curve(
         points += [_empty(one.name, coverage, reason) for one in families]
     notes = (f"axes left out hold {data.frame.dropped:.1e} of the variance",)
     return Curves(embeddings, settings, points, ceiling, (*notes, *filter(None, [every[0].reason])))
+
+
+class _Member(NamedTuple):
+    """One fit of a family: a split of the objects, within one fold of the scenes (of all scenes, under `paper`)."""
+
+    coverage: float
+    fold: int
+    split: Split
+
+
+def _members(
+    splits: Mapping[float, Sequence[Split]], readers: Readers, settings: CurveSettings, reasons: dict[float, str]
+) -> list[_Member]:
+    """Every split within its fold, if it has scenes there to fit on and to score; where none has, `reasons` says so."""
+    found = list[_Member]()
+    for coverage, of in splits.items():
+        for i, split in enumerate(of):
+            fold = i % len(readers.probes) if settings.protocol == "strict" else 0
+            part = readers.within(split, fold) if settings.protocol == "strict" else split
+            if len(part.fit) and len(part.test):
+                found.append(_Member(coverage, fold, part))
+        if all(member.coverage != coverage for member in found):
+            reasons[coverage] = (
+                f"Coverage {coverage:g} leaves no fold of the scenes with scenes both to fit on and to score; "
+                "give more scenes, or change the coverage."
+            )
+    return found
+
+
+def _fit(one: Approximator, data: Data, members: Sequence[_Member], seed: int) -> dict[_Member, Fitted]:
+    """Fit one fold after the other: nothing that is chosen for one may look at scenes of another."""
+    found = dict[_Member, Fitted]()
+    for fold in dict.fromkeys(member.fold for member in members):
+        own = [member for member in members if member.fold == fold]
+        found |= zip(own, one.fit(data, [member.split for member in own], seed), strict=True)
+    return found
 
 
 def _judged(points: Sequence[Point], families: Sequence[Approximator], slack: float) -> list[Point]:
@@ -443,26 +370,27 @@ class _Scoring:
         predicted = fitted.rule(self.data.scenes[rows])
         return predicted, self.data.frame.restore(predicted)
 
-    def _choose(self, splits: Sequence[Split], fits: Sequence[Fitted | None]) -> tuple[Readers, Readers]:
+    def _choose(self, members: Sequence[_Member], fits: Sequence[Fitted | None]) -> tuple[Readers, Readers]:
         """The probes that recognise most values, and most objects, in predictions of the validation objects' scenes."""
-        if len(self.readers) == 1 or not any(len(split.validation) for split in splits):
+        if len(self.readers) == 1 or not any(len(member.split.validation) for member in members):
             return self.readers[0], self.readers[0]
         hits = torch.zeros(2, len(self.readers), dtype=torch.float64)
-        for split, fitted in zip(splits, fits, strict=True):
-            if len(split.validation):
-                _, vectors = self._predicted(split.validation, fitted)
+        for member, fitted in zip(members, fits, strict=True):
+            rows = member.split.validation
+            if len(rows):
+                _, vectors = self._predicted(rows, fitted)
                 for i, readers in enumerate(self.readers):
-                    hits[0, i] += self._concepts(readers, vectors, split.validation).sum()
-                    objects = self._objects(readers, vectors, split.validation, self.occurring)["object"]
+                    hits[0, i] += self._concepts(readers, vectors, rows).sum()
+                    objects = self._objects(readers, vectors, rows, self.occurring)["object"]
                     hits[1, i] += objects.nansum()
         best = hits.argmax(1).tolist()
         return self.readers[best[0]], self.readers[best[1]]
 
-    def point(self, name: str, coverage: float, splits: Sequence[Split], fits: Sequence[Fitted] | None) -> Point:
-        """Score one family on the test part of every split; the true vectors without fits."""
-        parts, each = list[dict[str, Tensor]](), fits or [None] * len(splits)
-        of_values, of_objects = self._choose(splits, each)
-        for i, (split, fitted) in enumerate(zip(splits, each, strict=True)):
+    def point(self, name: str, coverage: float, members: Sequence[_Member], fits: Sequence[Fitted] | None) -> Point:
+        """Score one family on the test part of every fit; the true vectors without fits."""
+        parts, each = list[dict[str, Tensor]](), fits or [None] * len(members)
+        of_values, of_objects = self._choose(members, each)
+        for i, ((_, _, split), fitted) in enumerate(zip(members, each, strict=True)):
             rows = split.test
             centre = self.data.targets[split.fit].double().mean(0)
             predicted, vectors = self._predicted(rows, fitted)

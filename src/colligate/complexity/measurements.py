@@ -10,7 +10,9 @@ from torch import Tensor
 
 from colligate.complexity.approximators import Approximator
 from colligate.complexity.code_length import CodeSettings, code_lengths
-from colligate.complexity.curves import Curves, CurveSettings, Point, Readers, coverage_curve, family
+from colligate.complexity.curves import Curves, CurveSettings, Point, coverage_curve
+from colligate.complexity.families import STRICT_FAMILIES, family
+from colligate.complexity.readers import Readers
 from colligate.complexity.stacks import Schedule
 from colligate.embeddings import Embeddings
 from colligate.measures import (
@@ -25,6 +27,7 @@ from colligate.measures import (
 from colligate.records import Row
 
 CODED_FAMILIES = ("additive", "object_product", "global_product", "mlp256")
+"""Whose code length is measured where the default families are fitted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,10 +38,19 @@ class ComplexitySettings:
     """Families, coverages, protocol."""
     code: CodeSettings = field(default_factory=CodeSettings)
     """How objects are revealed for the code length."""
-    coded: tuple[str | Approximator, ...] = CODED_FAMILIES
-    """Families whose code length is measured; empty for none."""
+    coded: tuple[str | Approximator, ...] | None = None
+    """Families whose code length is measured; empty for none. Default: those that are fitted, if any were named, else
+    the sum, the products and a hidden layer of 256."""
     reach: tuple[float, ...] = (0.5, 0.9)
     """Rescaled recognitions for which the smallest sufficient width is sought."""
+
+    @property
+    def to_code(self) -> tuple[str | Approximator, ...]:
+        """Families whose code length is measured."""
+        if self.coded is not None:
+            return self.coded
+        named = self.curves.families
+        return CODED_FAMILIES if named in ((), STRICT_FAMILIES) else named
 
 
 def complexity_rows(
@@ -72,7 +84,7 @@ def complexity_rows(
     settings = settings or ComplexitySettings()
     curves = coverage_curve(embeddings, settings.curves, readers=readers, report=report)
     rows = curve_rows(curves) + summary_rows(curves, settings.reach)
-    if settings.coded and settings.curves.protocol == "strict":
+    if settings.to_code and settings.curves.protocol == "strict":
         if report is not None:
             report("code length", 0, 1)
         rows += code_rows(curves.embeddings, settings)
@@ -299,7 +311,7 @@ def _trapezoids(coverages: Sequence[float]) -> list[float]:
 def code_rows(embeddings: Embeddings, settings: ComplexitySettings) -> list[Row]:
     """Bits per scene of each family, and how many fewer than the Gaussian baseline's, with intervals over objects."""
     schedule = Schedule(steps=settings.curves.steps)
-    families = [family(one, schedule) if isinstance(one, str) else one for one in settings.coded]
+    families = [family(one, schedule) if isinstance(one, str) else one for one in settings.to_code]
     try:
         lengths = code_lengths(embeddings, families, settings.code)
     except ValueError as error:

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from colligate.complexity.approximators import Approximator, Data, Fitted, generator_of, num_columns, value_columns
+from colligate.complexity.approximators import Approximator, Data, Fitted, value_columns
 from colligate.complexity.layers import read_values
 from colligate.scenes.space import Scenes
 from colligate.scenes.splits import Split
@@ -66,7 +66,11 @@ class PaperRecipe:
         return False
 
     def fit(self, data: Data, splits: Sequence[Split], seed: int) -> list[Fitted]:
-        """Train on every split; those with equally many rows step together."""
+        """Train on every split; those with equally many rows step together.
+
+        Starts follow the authors' stream of draws, so that a seed of theirs is the same seed here: the n-th of several
+        splits with equally many rows starts from `seed` + n.
+        """
         found: list[Fitted | None] = [None] * len(splits)
         for size in {len(split.fit) for split in splits}:
             chosen = [i for i, split in enumerate(splits) if len(split.fit) == size]
@@ -74,25 +78,34 @@ class PaperRecipe:
                 found[i] = fitted
         return [one for one in found if one is not None]
 
-    def _start(self, shape: tuple[int, int, int], generator: torch.Generator) -> list[Tensor]:
-        """Parameters of one member: torch's own initialisation of embeddings and linear layers."""
-        columns, parts, dim = shape
+    def _start(self, scenes: Scenes, dim: int, seed: int) -> list[Tensor]:
+        """Parameters of one member, drawn in the authors' order: objects' permutation, linear layers, tables.
+
+        Their published losses before the first step are met to six digits (tests/external/test_complexity.py).
+        """
+        generator = torch.Generator().manual_seed(seed)
+        torch.randperm(int(scenes.contains_objects().any(0).sum()), generator=generator)  # divides the objects there
+        parts = scenes.slots * scenes.space.num_concepts
 
         def linear(inputs: int, outputs: int) -> list[Tensor]:
+            """Weights and biases as `torch.nn.Linear` starts them."""
             bound = inputs**-0.5
-            return [
-                (torch.rand(inputs, outputs, generator=generator) * 2 - 1) * bound,
-                (torch.rand(1, outputs, generator=generator) * 2 - 1) * bound,
-            ]
+            weights = torch.empty(outputs, inputs).uniform_(-bound, bound, generator=generator)
+            return [weights.T.contiguous(), torch.empty(1, outputs).uniform_(-bound, bound, generator=generator)]
 
-        tables = [torch.randn(columns, dim, generator=generator)]
+        def tables() -> Tensor:
+            return torch.cat([
+                torch.empty(size, dim).normal_(generator=generator) for size in scenes.space.sizes * scenes.slots
+            ])  # fmt: skip
+
         if self.form == "linear":
-            return [*tables, *linear(parts * dim, dim)]
-        if self.form == "hidden":
-            return [*tables, *linear(parts * dim, self.width), *linear(self.width, dim)]
-        if self.form == "product":
-            return [*tables, *linear(dim, dim)]
-        return [*tables, torch.randn(columns, dim, generator=generator), *linear(2 * dim, dim)]
+            layers = linear(parts * dim, dim)
+        elif self.form == "hidden":
+            layers = [*linear(parts * dim, self.width), *linear(self.width, dim)]
+        else:
+            layers = linear(dim if self.form == "product" else 2 * dim, dim)
+        product = tables()
+        return [product, tables(), *layers] if self.form == "sum+product" else [product, *layers]
 
     def _forward(
         self, parameters: Sequence[Tensor], columns: Int[Tensor, "member row part"], parts: Tensor
@@ -125,8 +138,7 @@ class PaperRecipe:
         targets = data.frame.restore(data.targets)
         columns = torch.stack([every[split.fit] for split in splits])
         wanted = torch.stack([targets[split.fit] for split in splits])
-        shape = (num_columns(scenes, "own"), parts, targets.shape[1])
-        started = [self._start(shape, generator_of(split, seed)) for split in splits]
+        started = [self._start(scenes, targets.shape[1], seed + i) for i in range(len(splits))]
         parameters = [torch.stack(same).requires_grad_() for same in zip(*started, strict=True)]
         optimiser = torch.optim.Adam(parameters, lr=1e-2, fused=True)
         best: list[tuple[float, int, list[Tensor]]] = [(-1.0, 0, []) for _ in splits]

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from colligate.complexity.curves import STRICT_FAMILIES, CurveSettings
+from colligate.complexity.curves import CurveSettings
+from colligate.complexity.families import STRICT_FAMILIES
 from colligate.complexity.measurements import ComplexitySettings, complexity_rows
 from colligate.engine import Report
 from colligate.geometry.subject import Settings, Subject

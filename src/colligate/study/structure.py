@@ -1,63 +1,56 @@
-"""Do models that bind unseen objects follow a simple rule? Binding functions fitted to many trained models at once."""
+"""Do models that match across their towers follow a simple rule? Rules fitted to the towers of many models."""
 
 import csv
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from colligate import __version__
-from colligate.complexity.curves import CurveSettings, Readers, coverage_curve
-from colligate.embedders.towers import LoadOptions
-from colligate.embedders.trained import TrainedTower, load
-from colligate.embeddings import Embeddings
 from colligate.engine import Clock, Report, fitting_threads, peak_memory
-from colligate.probes import Probes
 from colligate.records import Row, content_key, read_record, read_table, run_facts, settings, write_record
-from colligate.scenes.space import ConceptSpace, Scenes
+from colligate.study.matched import MATCHES, RuleSettings, given_models, setting_of, trained_model
 
-AGAINST = ("recognition.object.unseen.swaps", "recognition.object.unseen.table", "recognition.object.seen.table")
-"""What of a training is set against the fits: the fairest first, then the paper's own."""
+GIVEN = ("study", "complexity", "recognize")
+"""Kinds of runs of models that weren't trained here: those that tell how simple a tower is, and how well two match."""
+MEASURES = ("object", "r2")
+"""What of a rule is set against matching: objects recognized in its predictions of other objects' scenes, and the
+variance that it explains there."""
 MIN_MODELS = 8
 """Fewest models for an interval of a correlation."""
+DRAWS = 2000
+"""Resamplings of models behind every interval."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class StructureConfig:
-    """Which trained models, and which rules are fitted to them."""
+class StructureConfig(RuleSettings):
+    """Which models, and which rules are fitted to them."""
 
-    trained: tuple[Path, ...]
-    """Folders that `train` or `sweep` left."""
-    families: tuple[str, ...] = ("additive", "object_product", "global_product", "mlp64")
-    """Rules that are fitted (`colligate complexity --help`)."""
-    coverages: tuple[float, ...] = (0.5,)
-    """Shares of the objects that the rules are fitted on, at random, whatever training showed."""
-    heads: Literal["probes", "queries"] = "probes"
-    """What reads the rules' predictions: linear probes, or the model's own query vectors (the paper)."""
-    scenes: int = 20_000
-    """Most scenes of two objects that a model is asked for; a seeded choice of all ordered pairs."""
-    seed: int = 0
-    """Of choices and resamplings."""
+    models: tuple[Path, ...]
+    """Folders that `train` or `sweep` left; of any other two-tower model, its runs of `study` or `complexity` (one for
+    each tower) and of `recognize`, whose rules are taken as they are."""
     runs: Path = Path("runs")
     """Folder of run folders."""
     force: bool = False
     """Fit again even if the same run is finished."""
 
     def __post_init__(self) -> None:
-        if not self.trained:
+        if not self.models:
             raise ValueError("Name one or more folders that `train` or `sweep` left.")
 
 
 class Structure(NamedTuple):
-    """A finished comparison of trained models.
+    """A finished comparison of models.
 
     Attributes:
         folder: its run folder.
         rows: correlations over models, and each family's mean.
-        models: for each model, its settings, its recognition and every family's recognition.
+        models: for each model, its settings, how well its towers match and every rule of each tower.
         record: what was done.
     """
 
@@ -68,48 +61,55 @@ class Structure(NamedTuple):
 
 
 def structure(config: StructureConfig, report: Report | None = None) -> Structure:
-    """Fit rules to the scene encoders of trained models, and set how well they carry over against how well it binds.
+    """Fit rules to both towers of many models, and set how far they carry over against how well the towers match.
 
-    For each model: all ordered pairs of a sub-grid of some 400 objects (or a seeded choice) are embedded; each rule is
-    fitted on the scenes of half the objects and predicts scenes of the other half; `structure.object` is the share of
-    predictions in which the objects are recognized. Over models, `structure.correlation` is Pearson's r of that share
-    with the model's own recognition of objects that training never showed, which is a match between its two towers:
+    For each tower of each model: scenes of about 400 objects (or a seeded choice) are embedded; each rule is fitted on
+    the scenes of half the objects and predicts scenes of the other half. `structure.TOWER.object` is the share of
+    predictions in which the objects are recognized, `structure.TOWER.r2` the variance explained. Over models,
 
-        r = cor over models (recognition of unseen objects, recognition through the rule's predictions)
+        r = cor over models (match between the two towers, how far a rule of one of them carries over)
 
-    with an interval that resamples models; `structure.rank` is Spearman's.
+    where the match is recognition of objects that training never showed (of a model that wasn't trained here: of all).
+    More coverage may make towers simpler and make them match, each for its own reason; so `within` is the correlation
+    of what is left once every model is compared with those that differ from it in their seed alone:
+
+        r within = cor over models (match - mean match of its setting, rule - mean rule of its setting)
+
+    Intervals resample models.
 
     Args:
         config: which models and rules.
         report: told how far it is.
 
     Raises:
-        ValueError: a folder that is neither a training nor a sweep.
+        ValueError: a folder of another kind, or a model of which runs are missing.
 
-    Paper: arXiv:2605.31503, Figures 7, 8 and 9.
+    Paper: arXiv:2605.31503, Figures 7, 8 and 9, and its causal claim.
     Differs: linear probes read by default (the paper: query vectors); rules are fitted to convergence and chosen on
-    validation objects; correlations carry intervals and are given for the fair score too.
+    validation objects; correlations carry intervals and are given for both towers, the fair score and within settings.
     """
-    folders = [folder for given in config.trained for folder in _trainings(given)]
-    records = [read_record(folder) for folder in folders]
-    facts = {"kind": "structure", "version": __version__, "config": settings(config) | {"trained": None},
-             "models": [folder.name for folder in folders]}  # fmt: skip
+    trained, given = list[Path](), list[Path]()
+    for folder in config.models:
+        if read_record(folder).get("kind") in GIVEN:
+            given.append(folder)
+        else:
+            trained += _trainings(folder)
+    facts = {"kind": "structure", "version": __version__, "config": settings(config) | {"models": None},
+             "models": [folder.name for folder in (*trained, *given)]}  # fmt: skip
     folder = config.runs / f"structure-{content_key(facts)}"
     if (folder / "record.json").is_file() and not config.force:
-        import json
-
         models = json.loads((folder / "figures.json").read_text(encoding="utf-8"))["models"]
         return Structure(folder, read_table(folder / "table.csv"), models, read_record(folder))
-    clock, models = Clock(), list[dict[str, Any]]()
+    clock, models = Clock(), given_models(given)
     with fitting_threads() as threads, clock.stage("models"):
-        for i, (of_model, record) in enumerate(zip(folders, records, strict=True)):
+        for i, of_model in enumerate(trained):
             if report is not None:
-                report("models", i, len(folders))
-            models.append(_model(of_model, record, config))
+                report("models", i, len(trained))
+            models.append(trained_model(of_model, config))
     rows = structure_rows(models, seed=config.seed)
     record = run_facts(
-        "structure", f"{len(models)} trained models", config, seconds=clock.seconds, memory=peak_memory()
-    ) | {"config": settings(config) | {"trained": [str(f) for f in folders]}, "threads": threads}  # fmt: skip
+        "structure", f"{len(models)} models", config, seconds=clock.seconds, memory=peak_memory()
+    ) | {"config": settings(config) | {"models": [str(f) for f in config.models]}, "threads": threads}  # fmt: skip
     write_record(folder, record, rows, {"models": models}, {})
     return Structure(folder, rows, models, read_record(folder))
 
@@ -122,119 +122,101 @@ def _trainings(folder: Path) -> list[Path]:
     if kind == "sweep":
         with (folder / "runs.csv").open(newline="", encoding="utf-8") as file:
             return [folder.parent / row["folder"] for row in csv.DictReader(file)]
-    raise ValueError(f"{folder} is a run of kind {kind!r}; name folders that `train` or `sweep` left.")
-
-
-def _model(folder: Path, record: Mapping[str, Any], config: StructureConfig) -> dict[str, Any]:
-    """One model's settings, its own recognition, and each rule's."""
-    towers = load(str(folder), LoadOptions()).towers
-    if "scene" not in towers:
-        raise ValueError(
-            f"{folder} was trained on pictures and reads no token scenes; take colligate complexity run:{folder}."
-        )
-    tower = cast("TrainedTower", towers["scene"])
-    scenes = _grid_scenes(tower, config)
-    embeddings = Embeddings(tower.embed(scenes), scenes)
-    curve = CurveSettings(
-        families=config.families, coverages=config.coverages, seeds=1, pooled=4, seed=config.seed, draws=1
-    )  # fmt: skip
-    readers = Readers.same(_query_heads(tower, scenes), scenes) if config.heads == "queries" else None
-    curves = coverage_curve(embeddings, curve, readers=readers)
-    trained, own = cast("Mapping[str, Any]", record["config"]), read_table(folder / "table.csv")
-    return {
-        "run": folder.name,
-        **{key: trained.get(key) for key in ("concepts", "values", "coverage", "encoder", "width", "seed", "penalty")},
-        "recognition": {row.id: row.value for row in own if row.value is not None},
-        "rules": [
-            {
-                "family": point.family, "coverage": point.coverage, "object": point.mean("object"),
-                "concept": point.mean("concept"), "r2": point.r2, "sound": point.solid,
-            }
-            for point in curves.points if point.reason is None
-        ],
-        "ceiling": [{"coverage": p.coverage, "object": p.mean("object")} for p in curves.ceiling],
-    }  # fmt: skip
-
-
-def _grid_scenes(tower: TrainedTower, config: StructureConfig) -> Scenes:
-    """Ordered pairs of the sub-grid's objects: all of them, or a seeded choice."""
-    space = ConceptSpace(
-        dict(zip(tower.network.space.names, map(int, tower.grid.removeprefix("grid:").split("x")), strict=True))
+    raise ValueError(
+        f"{folder} is a run of kind {kind!r}; name folders that train, sweep, study, complexity or recognize left."
     )
-    pairs = space.num_objects**2
-    generator = torch.Generator().manual_seed(config.seed)
-    chosen = torch.arange(pairs) if pairs <= config.scenes else torch.randperm(pairs, generator=generator)
-    chosen = chosen[: config.scenes].sort().values
-    return space.scenes(torch.stack([chosen // space.num_objects, chosen % space.num_objects], dim=1))
-
-
-def _query_heads(tower: TrainedTower, scenes: Scenes) -> Probes:
-    """The model's query vectors as read-outs of its scenes."""
-    space, trained = scenes.space, tower.network.space
-    objects = trained.object_ids(space.object_values(torch.arange(space.num_objects)))
-    values = tuple(of[:size] for of, size in zip(tower.value_queries(), space.sizes, strict=True))
-    known = scenes.contains_objects().any(0)
-    return Probes(space, values, tower.object_queries(objects), {}, {}, {}, known)
 
 
 def structure_rows(models: Sequence[Mapping[str, Any]], *, seed: int = 0) -> list[Row]:
-    """Each rule's mean recognition over models, and its correlation with the models' own.
+    """Each rule's mean over models, and its correlation with how well the two towers match.
 
     Args:
         models: as `structure` gathers them.
         seed: of the resamplings.
 
     Example:
-        >>> models = [{"recognition": {AGAINST[0]: x}, "rules": [{"family": "additive", "coverage": 0.5, "object": x,
-        ...     "concept": 1.0, "r2": x, "sound": True}], "ceiling": []} for x in (0.1, 0.5, 0.9)]
-        >>> [(row.id, row.value) for row in structure_rows(models) if row.id == "structure.correlation"]
-        [('structure.correlation', 1.0)]
+        >>> rule = {"family": "additive", "coverage": 0.5, "concept": 1.0, "r2": 0.5, "sound": True}
+        >>> models = [{"matching": {"swaps": x}, "fits": {"scene": {"rules": [rule | {"object": x}]}}}
+        ...     for x in (0.1, 0.5, 0.9)]
+        >>> [(row.id, row.value) for row in structure_rows(models) if row.id.endswith(".correlation")]
+        [('structure.scene.object.correlation', 1.0), ('structure.scene.r2.correlation', None)]
     """
     found = list[Row]()
-    keys = sorted({(r["family"], r["coverage"]) for model in models for r in model["rules"]})
-    for family, coverage in keys:
-        rules = [_rule(model, family, coverage) for model in models]
-        there = [rule for rule in rules if rule is not None]
-        for measure in ("object", "concept", "r2"):
-            values = [rule[measure] for rule in there if rule[measure] == rule[measure]]
-            found.append(Row(
-                id=f"structure.{measure}", on="test", family=family, coverage=coverage, n=len(values),
-                value=sum(values) / len(values) if values else None, seeds=len(values) or None,
-                reason=None if values else "no model gave a value",
-            ))  # fmt: skip
-        for against in AGAINST:
-            pairs = [
-                (model["recognition"][against], rule["object"]) for model, rule in zip(models, rules, strict=True)
-                if rule is not None and against in model["recognition"] and rule["object"] == rule["object"]
-            ]  # fmt: skip
-            found += _correlations(pairs, family, coverage, against, seed)
+    towers = {tower: None for model in models for tower in model["fits"]}  # in order, each once
+    for tower in towers:
+        of_tower = [(model, model["fits"][tower]) for model in models if tower in model["fits"]]
+        for family, coverage in sorted({(r["family"], r["coverage"]) for _, fit in of_tower for r in fit["rules"]}):
+            pairs = [(model, _rule(fit, family, coverage)) for model, fit in of_tower]
+            there = [(model, rule) for model, rule in pairs if rule is not None]
+            for measure in (*MEASURES, "concept"):
+                values = [rule[measure] for _, rule in there if _is_number(rule[measure])]
+                found.append(Row(
+                    id=f"structure.{tower}.{measure}", on="test", family=family, coverage=coverage, n=len(values),
+                    value=sum(values) / len(values) if values else None, seeds=len(values) or None,
+                    reason=None if values else "no model gave a value",
+                ))  # fmt: skip
+            for measure in MEASURES:
+                for against in MATCHES:
+                    points = _points(there, measure, against)
+                    for row in _correlations(points, f"structure.{tower}.{measure}", against, seed):
+                        found.append(replace(row, family=family, coverage=coverage))
     return found
 
 
-def _rule(model: Mapping[str, Any], family: str, coverage: float) -> Mapping[str, Any] | None:
-    return next((r for r in model["rules"] if (r["family"], r["coverage"]) == (family, coverage)), None)
+def _rule(fit: Mapping[str, Any], family: str, coverage: float) -> Mapping[str, Any] | None:
+    return next((r for r in fit["rules"] if (r["family"], r["coverage"]) == (family, coverage)), None)
 
 
-def _correlations(
-    pairs: Sequence[tuple[float, float]], family: str, coverage: float, against: str, seed: int
-) -> Iterable[Row]:
-    """Pearson's and Spearman's, with intervals that resample models."""
-    both = torch.tensor(pairs, dtype=torch.float64).reshape(-1, 2)
-    suffix = "" if against == AGAINST[0] else "." + against.removeprefix("recognition.object.")
-    for id, points in (("structure.correlation", both), ("structure.rank", _ranks(both))):
-        base = Row(id=f"{id}{suffix}", on="test", family=family, coverage=coverage, n=len(points), chance=0.0)
-        value = _pearson(points[None])[0] if len(points) > 2 else torch.tensor(torch.nan)
+def _is_number(value: float | None) -> bool:
+    return value is not None and value == value
+
+
+class _Points(NamedTuple):
+    """Of each model: how well its towers match, what one of its rules reaches, and which setting it is of."""
+
+    both: Float[Tensor, "model 2"]
+    settings: list[int]
+
+
+def _points(there: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], measure: str, against: str) -> _Points:
+    both, settings, known = list[tuple[float, float]](), list[int](), dict[tuple[object, ...], int]()
+    for model, rule in there:
+        if against in model["matching"] and _is_number(rule[measure]):
+            both.append((model["matching"][against], rule[measure]))
+            settings.append(known.setdefault(setting_of(model), len(known)))
+    return _Points(torch.tensor(both, dtype=torch.float64).reshape(-1, 2), settings)
+
+
+def _correlations(points: _Points, prefix: str, against: str, seed: int) -> Iterable[Row]:
+    """Pearson's, Spearman's, and Pearson's within settings, with intervals that resample models."""
+    suffix = "" if against == "swaps" else f".{against}"
+    left, several = _within(points)
+    enough = {"correlation": points.both, "rank": _ranks(points.both), "within": left[several]}
+    for name, both in enough.items():
+        base = Row(id=f"{prefix}.{name}{suffix}", on="test", n=len(both), chance=0.0)
+        value = _pearson(both[None])[0] if len(both) > 2 else torch.tensor(torch.nan)
         if bool(value.isnan()):
-            yield replace(base, reason="a correlation needs three models that differ in both")
+            what = "three models that differ in both"
+            if name == "within":
+                what = "settings of several seeds whose models differ in both"
+            yield replace(base, reason=f"a correlation needs {what}")
             continue
         low = high = reason = None
-        if len(points) < MIN_MODELS:
-            reason = f"no interval: {len(points)} models (needs {MIN_MODELS})"
+        if len(both) < MIN_MODELS:
+            reason = f"no interval: {len(both)} models (needs {MIN_MODELS})"
         else:
             generator = torch.Generator().manual_seed(seed)
-            drawn = _pearson(points[torch.randint(len(points), (2000, len(points)), generator=generator)])
+            drawn = _pearson(both[torch.randint(len(both), (DRAWS, len(both)), generator=generator)])
             low, high = torch.nanquantile(drawn, torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
         yield replace(base, value=round(float(value), 12), low=low, high=high, reason=reason)
+
+
+def _within(points: _Points) -> tuple[Float[Tensor, "model 2"], Tensor]:
+    """Points less the mean of their setting, and which of them belong to a setting of several models."""
+    which = torch.tensor(points.settings, dtype=torch.int64)
+    number = torch.bincount(which, minlength=1).double()
+    sums = torch.zeros(len(number), 2, dtype=torch.float64).index_add_(0, which, points.both)
+    return points.both - (sums / number.clamp(min=1)[:, None])[which], number[which] > 1
 
 
 def _pearson(points: Tensor) -> Tensor:
