@@ -1,4 +1,4 @@
-"""Rules fitted to many trained models: correlations against outside values, and the whole chain on tiny ones."""
+"""Rules fitted to many models: correlations against outside values, known towers, the whole chain on tiny models."""
 
 from pathlib import Path
 from typing import Any
@@ -6,22 +6,36 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.stats
+import torch
+from torch.nn.functional import normalize
 
+from colligate.binding import no_binding, object_product
+from colligate.cli import main
+from colligate.embeddings import Embeddings
 from colligate.records import Row, write_record
 from colligate.report.page import render_page
 from colligate.report.structure import judge_structure
-from colligate.study.structure import AGAINST, StructureConfig, structure, structure_rows
+from colligate.scenes.space import ConceptSpace
+from colligate.study.battery import study
+from colligate.study.config import ComplexityConfig
+from colligate.study.crossmodal import RecognizeConfig, recognize
+from colligate.study.matched import RuleSettings, given_models, object_rules
+from colligate.study.structure import StructureConfig, structure, structure_rows
 from colligate.training.config import TrainConfig
 from colligate.training.loop import train
+from colligate.training.pairs import PicturesConfig
+
+Pairs = list[tuple[float, float]]
 
 
-def models(pairs: list[tuple[float, float]]) -> list[dict[str, Any]]:
+def models(pairs: Pairs, coverages: list[float] | None = None, tower: str = "scene") -> list[dict[str, Any]]:
     return [
         {
-            "run": f"train-{i}", "encoder": "bag", "width": 8, "coverage": 0.5, "seed": i,
-            "recognition": {AGAINST[0]: x},
-            "rules": [{"family": "additive", "coverage": 0.5, "object": y, "concept": 1.0, "r2": y, "sound": True}],
-            "ceiling": [],
+            "run": f"train-{i}", "kind": "scenes", "encoder": "bag", "width": 8, "values": 5, "concepts": 2,
+            "coverage": 0.5 if coverages is None else coverages[i], "seed": i, "matching": {"swaps": x},
+            "fits": {tower: {"ceiling": [], "rules": [
+                {"family": "additive", "coverage": 0.5, "object": y, "concept": 1.0, "r2": y, "sound": True}
+            ]}},
         }
         for i, (x, y) in enumerate(pairs)
     ]  # fmt: skip
@@ -36,62 +50,134 @@ def test_correlations_are_scipys():
     x = rng.random(30).round(1)
     y = 0.6 * x + 0.4 * rng.random(30)
     rows = structure_rows(models(list(zip(x.tolist(), y.tolist(), strict=True))))
-    pearson, rank = find(rows, "structure.correlation"), find(rows, "structure.rank")
-    assert pearson.value == pytest.approx(scipy.stats.pearsonr(x, y)[0])
-    assert rank.value == pytest.approx(scipy.stats.spearmanr(x, y)[0])
-    assert pearson.low is not None
-    assert pearson.high is not None
-    assert 0 < pearson.low < (pearson.value or 0) < pearson.high < 1
-    assert "goes with how well a rule carries over" in judge_structure(rows).sentence
+    for measure in ("object", "r2"):
+        pearson = find(rows, f"structure.scene.{measure}.correlation")
+        assert pearson.value == pytest.approx(scipy.stats.pearsonr(x, y)[0])
+        assert pearson.low is not None
+        assert pearson.high is not None
+        assert 0 < pearson.low < (pearson.value or 0) < pearson.high < 1
+    assert find(rows, "structure.scene.object.rank").value == pytest.approx(scipy.stats.spearmanr(x, y)[0])
+    assert "goes with how far a sum of values of the scene encoder carries over" in judge_structure(rows).sentence
+
+
+def test_what_settings_have_in_common_is_no_correlation_within_them():
+    rng = np.random.default_rng(3)
+    coverages = [0.1 + 0.2 * (i // 10) for i in range(40)]
+    pairs = [(c + 0.1 * float(a), c + 0.1 * float(b)) for c, (a, b) in zip(coverages, rng.random((40, 2)), strict=True)]
+    rows = structure_rows(models(pairs, coverages))
+    assert (find(rows, "structure.scene.object.correlation").value or 0) > 0.9
+    left = np.array(pairs).reshape(4, 10, 2)
+    left = (left - left.mean(1, keepdims=True)).reshape(40, 2)
+    within = find(rows, "structure.scene.object.within")
+    assert within.value == pytest.approx(scipy.stats.pearsonr(left[:, 0], left[:, 1])[0])
+    assert within.low is not None
+    assert within.low < 0 < (within.high or 0)
+    assert "among seeds of one setting" in judge_structure(rows).sentence
+
+
+def test_models_alone_in_their_setting_have_no_correlation_within():
+    rows = structure_rows(models([(0.1, 0.2), (0.5, 0.4), (0.9, 0.9)], [0.1, 0.2, 0.3]))
+    assert find(rows, "structure.scene.object.within").value is None
+    assert find(rows, "structure.scene.object.within").n == 0
 
 
 def test_noise_claims_nothing():
     rng = np.random.default_rng(1)
     rows = structure_rows(models([(float(a), float(b)) for a, b in rng.random((40, 2))]))
-    assert "no rule's fit goes clearly" in judge_structure(rows).sentence
+    assert "matching goes clearly with no rule of the scene encoder" in judge_structure(rows).sentence
 
 
 def test_few_or_equal_models_give_reasons():
     few = structure_rows(models([(0.1, 0.2), (0.5, 0.4), (0.9, 0.9)]))
-    assert find(few, "structure.correlation").low is None
-    assert "no interval: 3 models" in str(find(few, "structure.correlation").reason)
+    assert find(few, "structure.scene.object.correlation").low is None
+    assert "no interval: 3 models" in str(find(few, "structure.scene.object.correlation").reason)
     same = structure_rows(models([(0.5, 0.4)] * 10))
-    assert find(same, "structure.correlation").value is None
+    assert find(same, "structure.scene.object.correlation").value is None
+
+
+@pytest.mark.parametrize(("rule", "carried"), [(no_binding, True), (object_product, False)])
+def test_queries_that_are_sums_are_asked_by_a_sum(rule: Any, carried: bool):
+    space = ConceptSpace(color=6, shape=6)
+    queries = normalize(rule(space, 1, 128)(space.all_scenes(slots=1).values).float(), dim=1)
+    scenes = space.all_scenes(slots=2)
+    # Scenes that tell their objects by any query: what is asked decides.
+    seen = Embeddings(torch.linalg.pinv(queries)[:, scenes.objects].sum(2).T, scenes)
+    settings = RuleSettings(families=("additive",), coverages=(0.7,))
+    [found] = object_rules(queries, seen, settings)
+    assert (found["r2"] > 0.9) == carried
+    if not carried:
+        assert found["object"] < 0.2
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     runs = tmp_path_factory.mktemp("runs")
     tiny: dict[str, Any] = {
-        "values": 6,
-        "coverage": 0.5,
-        "width": 16,
-        "heads": 1,
-        "dim": 16,
-        "batch": 8,
-        "steps": 4,
-        "warmup": 2,
-    }
-    return [train(TrainConfig(**tiny, seed=seed, runs=runs)).folder for seed in (0, 1)]
+        "values": 6, "coverage": 0.5, "width": 16, "heads": 1, "dim": 16, "batch": 8, "steps": 4, "warmup": 2,
+    }  # fmt: skip
+    towers: list[Any] = ["separate", "shared"]
+    return [train(TrainConfig(**tiny, towers=of, runs=runs)).folder for of in towers]
 
 
 @pytest.mark.parametrize("heads", [pytest.param("probes", marks=pytest.mark.long), "queries"])
-def test_rules_are_fitted_to_trained_models(trained: list[Path], tmp_path: Path, heads: Any):
+def test_rules_are_fitted_to_both_towers_of_trained_models(trained: list[Path], tmp_path: Path, heads: Any):
     config = StructureConfig(
-        trained=tuple(trained), families=("additive",), scenes=600, heads=heads, runs=tmp_path / "runs"
+        models=tuple(trained), families=("additive",), scenes=600, heads=heads, runs=tmp_path / "runs"
     )  # fmt: skip
     done = structure(config)
     assert [model["run"] for model in done.models] == [folder.name for folder in trained]
-    assert all(-5 < rule["r2"] <= 1 for model in done.models for rule in model["rules"])
+    assert [list(model["fits"]) for model in done.models] == [["scene", "query"], ["scene"]]
+    assert all(-5 < rule["r2"] <= 1 for model in done.models for fit in model["fits"].values() for rule in fit["rules"])
     assert structure(config).rows == done.rows
     page = render_page(dict(done.record), done.rows, {"models": done.models})
-    assert "Do models that bind follow a simple rule?" in page
+    assert "Do models whose towers match follow a simple rule?" in page
     assert "No verdict on" in page
 
 
+def test_pictures_and_captions_have_two_towers(tmp_path: Path):
+    tiny: dict[str, Any] = {
+        "values": 4, "shapes": 3, "hold_out": "objects", "coverage": 0.6, "width": 16, "layers": 1, "query_layers": 1,
+        "heads": 1, "dim": 8, "batch": 8, "steps": 2, "warmup": 1,
+    }  # fmt: skip
+    folder = train(PicturesConfig(**tiny, runs=tmp_path)).folder
+    done = structure(StructureConfig(models=(folder,), families=("additive",), heads="queries", runs=tmp_path))
+    assert set(done.models[0]["fits"]) == {"picture", "text"}
+    ids = {row.id for row in done.rows}
+    assert {"structure.picture.object", "structure.text.r2"} <= ids
+
+
+def test_any_two_towers_that_were_studied_and_asked_are_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    where: dict[str, Any] = {
+        "embedder": "oracle:pair-bag:32",
+        "scenes": "clevr",
+        "runs": tmp_path,
+        "store": tmp_path / "s",
+    }
+    asked = recognize(RecognizeConfig(**where))
+    fitted = [
+        study(
+            ComplexityConfig(**where, tower=tower, families=("additive",), coverages=(0.6,)), only=("complexity",),
+            page=False,
+        ).folder
+        for tower in ("scene", "text")
+    ]  # fmt: skip
+    [model] = given_models([asked.folder, *fitted])
+    found = {row.id: row.value for row in asked.rows}
+    assert model["matching"] == {"swaps": found["crossmodal.object.swap"], "table": found["crossmodal.object"]}
+    assert set(model["fits"]) == {"scene", "text"}
+    [of_text] = model["fits"]["text"]["rules"]
+    assert of_text["r2"] > 0.99
+    assert main(["structure", *map(str, (asked.folder, *fitted)), "--runs", str(tmp_path / "made")]) == 0
+    assert "structure.text.r2 (additive)" in " ".join(capsys.readouterr().out.split())
+    with pytest.raises(ValueError, match="colligate complexity oracle:pair-bag:32 --scenes clevr"):
+        given_models([asked.folder])
+    with pytest.raises(ValueError, match="colligate recognize oracle:pair-bag:32"):
+        given_models(fitted)
+
+
 def test_other_runs_are_refused(tmp_path: Path):
-    write_record(tmp_path / "a", {"kind": "study", "name": "a"}, [], {}, {})
-    with pytest.raises(ValueError, match="kind 'study'"):
-        structure(StructureConfig(trained=(tmp_path / "a",)))
+    write_record(tmp_path / "a", {"kind": "repair", "name": "a"}, [], {}, {})
+    with pytest.raises(ValueError, match="kind 'repair'"):
+        structure(StructureConfig(models=(tmp_path / "a",)))
     with pytest.raises(ValueError, match="one or more folders"):
-        StructureConfig(trained=())
+        StructureConfig(models=())

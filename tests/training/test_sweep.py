@@ -6,7 +6,8 @@ import pytest
 
 from colligate.training.config import TrainConfig
 from colligate.training.loop import run_folder
-from colligate.training.sweep import SweepConfig, sweep, sweep_configs
+from colligate.training.pairs import PicturesConfig
+from colligate.training.sweep import PicturesSweepConfig, SweepConfig, sweep, sweep_configs
 
 
 @pytest.fixture
@@ -77,3 +78,19 @@ def test_a_point_that_cant_be_trained_shows_before_any_training(small):
 def test_impossible_sweeps_are_refused(small, changes, words):
     with pytest.raises(ValueError, match=words):
         replace(small, **changes)
+
+
+def test_a_sweep_of_pictures_leaves_models_of_two_towers(tmp_path):
+    train = PicturesConfig(
+        hold_out="objects", width=16, layers=1, query_layers=1, heads=1, dim=8, batch=8, steps=2, warmup=1, budget=60,
+        precision="float32",
+    )  # fmt: skip
+    config = PicturesSweepConfig(
+        coverages=(0.6,), spaces=("4x3",), widths=(16,), seeds=2, train=train, runs=tmp_path
+    )  # fmt: skip
+    done = sweep(config)
+    assert {(row.family, row.seeds) for row in done.rows} == {("4x3 pictures 16", 0), ("4x3 pictures 16", 1)}
+    alone = replace(train, values=4, shapes=3, coverage=0.6, seed=1, runs=tmp_path)
+    assert (run_folder(alone) / "record.json").is_file()
+    with pytest.raises(ValueError, match="colors by shapes"):
+        replace(config, spaces=("4x3x2",))

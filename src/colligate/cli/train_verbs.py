@@ -3,6 +3,8 @@
 from colligate.cli.terminal import parse, progress, say, show_run, take_flag
 
 PRESETS = ("paper", "pictures")
+LEADING = (".object", ".r2", "object.correlation", "object.within", "r2.correlation")
+"""Ends of the ids of `structure` that the terminal shows; the table holds all."""
 
 
 def take_preset(words: list[str]) -> tuple[str, list[str]]:
@@ -54,10 +56,17 @@ def _print_look(step: int, seen: dict[str, float]) -> None:
 
 def sweep_verb(words: list[str]) -> int:
     """Train at every point of a grid and print what was learned there."""
-    from colligate.training.sweep import SweepConfig, sweep
+    from colligate.training.sweep import PicturesSweepConfig, SweepConfig, sweep
 
     as_json, words = take_flag(words, "--json")
-    config = parse(SweepConfig, "sweep", "Train at many coverages, spaces and seeds. Add --json for rows.", words)
+    preset, words = take_preset(words)
+    if preset == "paper":
+        raise ValueError("A sweep has no --preset paper; give its settings as --train.encoder value-tokens and so on.")
+    about = (
+        "Train at many coverages, spaces and seeds. Add --json for rows, --preset pictures for pictures against "
+        "captions."
+    )
+    config = parse(PicturesSweepConfig if preset else SweepConfig, "sweep", about, words)
     with progress() as report:
         result = sweep(config, report=report)
     leading = [row for row in result.rows if as_json or row.id.endswith((".table", ".swaps"))]
@@ -80,12 +89,13 @@ def paper_verb(words: list[str]) -> int:
 
 
 def structure_verb(words: list[str]) -> int:
-    """Fit rules to many trained models and print how far they go."""
+    """Fit rules to both towers of many models and print how far they go, and whether matching goes with it."""
     from colligate.study.structure import StructureConfig, structure
 
     as_json, words = take_flag(words, "--json")
-    config = parse(StructureConfig, "structure", "Fit rules to many trained models. Add --json for rows.", words)
+    config = parse(StructureConfig, "structure", "Fit rules to the towers of many models. Add --json for rows.", words)
     with progress() as report:
         result = structure(config, report)
-    show_run(result.folder, result.record, result.rows, as_json=as_json)
+    leading = [row for row in result.rows if as_json or row.id.endswith(LEADING)]
+    show_run(result.folder, result.record, leading, as_json=as_json, judged=result.rows)
     return 0

@@ -269,7 +269,7 @@ def verbs() -> dict[str, Verb]:
         "check-data": (_check_data, "Read a labels table and say what was understood."),
         "structure": (
             structure_verb,
-            "Do trained models that bind follow a simple rule? Rules fitted to many of them.",
+            "Do models whose towers match follow a simple rule? Rules fitted to many of them.",
         ),
         "paper": (paper_verb, "Every question of the paper, small: an embedder, models trained here, one page."),
         "compare": (_compare, "Compare finished runs: which model binds better, and how sure is that?"),

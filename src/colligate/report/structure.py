@@ -1,4 +1,4 @@
-"""Page of many trained models: is a simple rule what the binding ones have in common?"""
+"""Page of many models: do those whose towers match follow a simple rule?"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -10,46 +10,69 @@ from colligate.report.tables import Cell, Table, TableBuilder
 from colligate.report.verdict import Verdict, rule_in_words
 
 PAPER = "The paper reports r above .9 over some 500 models, for the global product read by the models' query vectors."
+TOWERS = {
+    "scene": "scene encoder", "query": "query encoder", "picture": "picture tower", "text": "text tower",
+}  # fmt: skip
+"""What towers are called in sentences."""
 
 
 def judge_structure(rows: Iterable[Row], name: str = "These models") -> Verdict:
-    """Which rules' fit goes with binding unseen objects, claimed only where the interval leaves no room for none.
+    """Which rules' fit goes with matching on unseen objects, claimed only where the interval leaves no room for none.
 
     Example:
-        >>> rows = [Row(id="structure.correlation", family="global_product", coverage=0.5, value=0.8, n=4)]
+        >>> rows = [Row(id="structure.scene.object.correlation", family="mlp64", coverage=0.5, value=0.8, n=4)]
         >>> judge_structure(rows).sentence
         'No verdict on these models: too few of them for an interval of a correlation.'
     """
-    found = [row for row in rows if row.id == "structure.correlation"]
-    clear = [row for row in found if row.value is not None and row.low is not None and row.low > 0]
-    models = max((row.n or 0 for row in found), default=0)
-    if clear:
-        said = "; ".join(
-            f"{rule_in_words(r.family or '')} (r = {r.value:.2f}, {r.low:.2f} to {r.high:.2f})" for r in clear
+    found = list(rows)
+    said = list[str]()
+    for tower, words in TOWERS.items():
+        of_tower = [row for row in found if row.id == f"structure.{tower}.object.correlation" and row.low is not None]
+        if not of_tower:
+            continue
+        best = max(of_tower, key=lambda row: row.low or 0.0)
+        models = f"over {best.n} models"
+        if (best.low or 0.0) <= 0:
+            said.append(f"{models}, matching goes clearly with no rule of the {words}")
+            continue
+        said.append(
+            f"{models}, matching goes with how far a {rule_in_words(best.family or '')} of the {words} carries over "
+            f"(r = {_with_ends(best)}{_among_seeds(found, best)})"
         )
-        return Verdict(
-            f"Over {models} models, binding unseen objects goes with how well a rule carries over: {said}.", ()
-        )
-    if any(row.low is not None for row in found):
-        return Verdict(f"Over {models} models, no rule's fit goes clearly with binding unseen objects.", ())
-    return Verdict(f"No verdict on {name.lower()}: too few of them for an interval of a correlation.", ())
+    if not said:
+        return Verdict(f"No verdict on {name.lower()}: too few of them for an interval of a correlation.", ())
+    sentence = "; ".join(said)
+    return Verdict(f"{sentence[0].upper()}{sentence[1:]}.", ())
+
+
+def _with_ends(row: Row) -> str:
+    return f"{row.value:.2f}, {row.low:.2f} to {row.high:.2f}"
+
+
+def _among_seeds(rows: Sequence[Row], best: Row) -> str:
+    """The same among models that differ in their seed alone."""
+    id = best.id.replace(".correlation", ".within")
+    same = next((r for r in rows if (r.id, r.family, r.coverage) == (id, best.family, best.coverage)), None)
+    if same is None or same.value is None or same.low is None:
+        return ""
+    return f"; among seeds of one setting {_with_ends(same)}"
 
 
 def structure_sections(study: Study) -> tuple[Section, ...]:
-    """The paper's Figures 7 to 9."""
+    """The paper's Figures 7 to 9, and its causal claim: the complexity of each tower against matching between them."""
     models: Sequence[Mapping[str, Any]] = study.figures.get("models") or []
     made = _table(study.table.rows)
-    figures = present(
-        _figure(models, "recognition.object.unseen.swaps", "against the swap, all four objects unseen"),
-        _figure(models, "recognition.object.unseen.table", "among all objects (the paper's way)"),
-    )
+    figures = present(*(_figure(models, tower, measure) for tower in TOWERS for measure in ("object", "r2")))
     return (
         Section(
-            "structure", "Do models that bind follow a simple rule?", judge_structure(study.table.rows).sentence,
+            "structure", "Do models whose towers match follow a simple rule?",
+            judge_structure(study.table.rows).sentence,
             (
-                "Each point is a trained model. Across: how well it recognizes objects that training never showed, a "
-                "match between its two encoders. Up: how well a rule, fitted to its scene vectors on some objects, "
-                "predicts scenes of others.",
+                "Each point is a model and a rule. Across: how well its two towers match, on objects that training "
+                "never showed (of a model that wasn't trained here, on all). Up: how far a rule, fitted to one tower's "
+                "vectors on some objects, carries over to others; the simpler the tower, the higher.",
+                "More coverage may make towers simpler and make them match, each for its own reason. Among seeds of "
+                "one setting, coverage and size are the same.",
                 PAPER,
             ),
             call(study, "structure", "structure."), figures, present(made), "" if made else "No model was fitted.",
@@ -57,42 +80,73 @@ def structure_sections(study: Study) -> tuple[Section, ...]:
     )  # fmt: skip
 
 
-def _figure(models: Sequence[Mapping[str, Any]], against: str, words: str) -> Figure | None:
+UP = {
+    "object": ("objects recognized in the rule's predictions", "objects"),
+    "r2": ("variance of other objects that the rule explains", "variance"),
+}
+"""Measure of a rule -> what its axis says, and what its figure is called."""
+
+
+def _figure(models: Sequence[Mapping[str, Any]], tower: str, measure: str) -> Figure | None:
     series: dict[str, list[tuple[float, float, str]]] = {}
     for model in models:
-        x = model["recognition"].get(against)
-        for rule in model["rules"]:
-            if x is None or rule["object"] != rule["object"]:
+        x = model["matching"].get("swaps")
+        for rule in model["fits"].get(tower, {"rules": ()})["rules"]:
+            if x is None or rule[measure] is None or rule[measure] != rule[measure]:
                 continue
             label = f"{rule_in_words(rule['family'])}, {rule['coverage']:.0%} of objects"
-            text = f"{model['encoder']}, width {model['width']}, coverage {model['coverage']}, seed {model['seed']}"
-            series.setdefault(label, []).append((float(x), float(rule["object"]), f"{model['run']}: {text}"))
+            series.setdefault(label, []).append((float(x), float(rule[measure]), described(model)))
+    axis, title = UP[measure]
     return scatter(
-        f"structure-{against.rpartition('.')[2]}", f"Unseen objects {words}", series,
-        axes=("unseen objects recognized by the model", "objects recognized in the rule's predictions"), half=True,
+        f"structure-{tower}-{measure}", f"Matching against the {TOWERS[tower]}'s simplicity: {title}", series,
+        axes=("unseen objects recognized across towers, against the swap", axis), half=True,
     )  # fmt: skip
+
+
+def described(model: Mapping[str, Any]) -> str:
+    """What a model is, in words.
+
+    Example:
+        >>> described({"run": "train-a", "kind": "scenes", "encoder": "bag", "width": 8, "values": 5, "concepts": 2,
+        ...     "towers": "shared", "coverage": 0.5, "seed": 0})
+        'train-a: bag, shared towers, width 8, 5x5, coverage 0.5, seed 0'
+    """
+    if model.get("kind") == "given":
+        return f"{model['run']} on {model.get('world')}"
+    sizes = [model.get("values")] * int(model.get("concepts") or 2)
+    sizes[-1] = model.get("shapes") or sizes[-1]
+    what = f"{model.get('encoder')}, {model.get('towers')} towers"
+    if model.get("kind") == "pictures":
+        what = "pictures and captions"
+    return (
+        f"{model['run']}: {what}, width {model.get('width')}, {'x'.join(map(str, sizes))}, "
+        f"coverage {model.get('coverage')}, seed {model.get('seed')}"
+    )
 
 
 def _table(rows: Iterable[Row]) -> Table | None:
     found = {(row.id, row.family, row.coverage): row for row in rows}
     builder = TableBuilder(
         "structure", "Over all models: what rules reach on objects that they weren't fitted on, and the correlation of "
-        "that with the models' own recognition of unseen objects.",
+        "that with how well the towers match on unseen objects, against the swap (r, Spearman's, and r among seeds of "
+        "one setting) and among all.",
         (
-            "rule, objects fitted on", "objects", "values", "R²", "r, against the swap", "Spearman", "r, among all",
-            "models",
+            "tower and rule, objects fitted on", "objects", "values", "R²", "objects: r", "Spearman", "r among seeds",
+            "r, among all", "R²: r", "models",
         ),
     )  # fmt: skip
-    for family, coverage in sorted({(r.family or "", r.coverage or 0.0) for r in found.values()}):
+    keys = {(row.id.split(".")[1], row.family or "", row.coverage or 0.0) for row in found.values()}
+    for tower, family, coverage in sorted(keys, key=lambda key: (list(TOWERS).index(key[0]), *key[1:])):
 
-        def of(id: str, family: str = family, coverage: float = coverage) -> Row | None:
-            return found.get((id, family, coverage))
+        def of(id: str, tower: str = tower, family: str = family, coverage: float = coverage) -> Row | None:
+            return found.get((f"structure.{tower}.{id}", family, coverage))
 
-        correlation = of("structure.correlation")
+        correlation = of("object.correlation")
         builder.add(
-            f"{rule_in_words(family)}, {coverage:.0%}", builder.value(of("structure.object")),
-            builder.value(of("structure.concept")), builder.value(of("structure.r2")), builder.value(correlation),
-            builder.value(of("structure.rank")), builder.value(of("structure.correlation.unseen.table")),
+            f"{TOWERS[tower]}: {rule_in_words(family)}, {coverage:.0%}",
+            *(builder.value(of(measure)) for measure in ("object", "concept", "r2")),
+            *(builder.value(of(f"object.{name}")) for name in ("correlation", "rank", "within", "correlation.table")),
+            builder.value(of("r2.correlation")),
             Cell(str(correlation.n)) if correlation is not None else builder.absent(None),
         )  # fmt: skip
     return builder.build()

@@ -13,16 +13,15 @@ from colligate.engine import Clock, Report, peak_memory
 from colligate.records import (
     Row,
     content_key,
+    find_run,
     read_record,
-    read_table,
     run_facts,
     settings,
-    unfinish,
-    write_atomic,
     write_record,
 )
 from colligate.training.config import TrainConfig
 from colligate.training.loop import Training, train_stack
+from colligate.training.pairs import PicturesConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,15 +50,47 @@ class SweepConfig:
         if not self.coverages or not self.spaces or not self.widths or self.seeds < 1:
             raise ValueError("A sweep needs at least one coverage, space, width and seed.")
         for space in self.spaces:
-            _sizes(space)
+            self.of_space(space)
+
+    def of_space(self, space: str) -> dict[str, int]:
+        """The settings of `train` that make a space.
+
+        Raises:
+            ValueError: numbers of values that differ, or none.
+        """
+        words = space.split("x")
+        if len(words) < 2 or len(set(words)) > 1 or not words[0].isdigit():
+            raise ValueError(f"A space is equal numbers of values, such as 20x20 or 50x50x50; got {space!r}.")
+        return {"concepts": len(words), "values": int(words[0])}
 
 
-def _sizes(space: str) -> tuple[int, int]:
-    """Number of concepts and of values."""
-    words = space.split("x")
-    if len(words) < 2 or len(set(words)) > 1 or not words[0].isdigit():
-        raise ValueError(f"A space is equal numbers of values, such as 20x20 or 50x50x50; got {space!r}.")
-    return len(words), int(words[0])
+@dataclass(frozen=True, kw_only=True)
+class PicturesSweepConfig(SweepConfig):
+    """The same for small image-text models.
+
+    Example:
+        >>> config = PicturesSweepConfig(coverages=(0.5, 0.7), seeds=2)
+        >>> [[(one.space.sizes, one.coverage) for one in members] for members in sweep_configs(config)]
+        [[((16, 9), 0.5), ((16, 9), 0.5)], [((16, 9), 0.7), ((16, 9), 0.7)]]
+    """
+
+    coverages: tuple[float, ...] = (0.3, 0.4, 0.5, 0.6, 0.7)
+    """Shares of objects that training shows."""
+    spaces: tuple[str, ...] = ("16x9",)
+    """Numbers of colors and shapes, up to 16x9."""
+    train: PicturesConfig = field(default_factory=lambda: PicturesConfig(hold_out="objects"))
+    """Everything else; objects are held out at random, which low coverages need."""
+
+    def of_space(self, space: str) -> dict[str, int]:
+        """Colors and shapes.
+
+        Raises:
+            ValueError: something else than two numbers.
+        """
+        words = space.split("x")
+        if len(words) != 2 or not all(word.isdigit() for word in words):
+            raise ValueError(f"A space of pictures is colors by shapes, such as 16x9; got {space!r}.")
+        return {"values": int(words[0]), "shapes": int(words[1])}
 
 
 def sweep_configs(config: SweepConfig) -> list[list[TrainConfig]]:
@@ -71,10 +102,9 @@ def sweep_configs(config: SweepConfig) -> list[list[TrainConfig]]:
     """
     groups: dict[tuple[object, ...], list[TrainConfig]] = {}
     for space, width, coverage, seed in product(config.spaces, config.widths, config.coverages, range(config.seeds)):
-        concepts, values = _sizes(space)
         member = replace(
-            config.train, concepts=concepts, values=values, width=width, coverage=coverage,
-            seed=config.train.seed + seed, runs=config.runs, force=config.force,
+            config.train, **config.of_space(space), width=width, coverage=coverage, seed=config.train.seed + seed,
+            runs=config.runs, force=config.force,
         )  # fmt: skip
         key: tuple[object, ...] = (space, width, coverage, seed)
         groups.setdefault(key[: {"none": 4, "seeds": 3, "coverages": 2}[config.stack]], []).append(member)
@@ -87,7 +117,8 @@ class Sweep:
 
     Attributes:
         folder: its run folder.
-        rows: a row for each measurement of each training; `family` is SPACE ENCODER WIDTH, `seeds` the seed.
+        rows: a row for each measurement of each training; `family` is SPACE ENCODER WIDTH (SPACE pictures WIDTH),
+            `seeds` the seed.
         record: what was done.
     """
 
@@ -123,8 +154,8 @@ def sweep(config: SweepConfig, report: Report | None = None) -> Sweep:
     """
     facts = {"kind": "sweep", "version": __version__, "config": _facts(config)}
     folder = config.runs / f"sweep-{content_key(facts)}"
-    if (folder / "record.json").is_file() and not config.force:
-        return Sweep(folder, read_table(folder / "table.csv"), read_record(folder))
+    if (run := find_run(folder, force=config.force)) is not None:
+        return Sweep(folder, run.rows, run.record)
     groups = sweep_configs(config)
     for members in groups:
         for member in members:
@@ -138,9 +169,7 @@ def sweep(config: SweepConfig, report: Report | None = None) -> Sweep:
     record = run_facts("sweep", folder.name, config.train, seconds=clock.seconds, memory=peak_memory()) | {
         "config": {**_facts(config), "runs": str(config.runs)}, "trainings": len(found),
     }  # fmt: skip
-    unfinish(folder)
-    write_atomic(folder / "runs.csv", _runs_table(found))
-    write_record(folder, record, rows, {"spread": spread(rows)}, {})
+    write_record(folder, record, rows, {"spread": spread(rows)}, {}, {"runs.csv": _runs_table(found)})
     return Sweep(folder, rows, read_record(folder))
 
 
@@ -151,8 +180,8 @@ def _facts(config: SweepConfig) -> dict[str, object]:
 
 
 def _named(row: Row, config: TrainConfig) -> Row:
-    space = "x".join([str(config.values)] * config.concepts)
-    return replace(row, family=f"{space} {config.encoder} {config.width}", coverage=config.coverage, seeds=config.seed)
+    space = "x".join(map(str, config.space.sizes))
+    return replace(row, family=f"{space} {config.family} {config.width}", coverage=config.coverage, seeds=config.seed)
 
 
 def spread(rows: Sequence[Row]) -> list[dict[str, object]]:
@@ -186,8 +215,8 @@ def _runs_table(found: Sequence[tuple[TrainConfig, Training]]) -> bytes:
     """Folder and settings of each training, as CSV."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["folder", "concepts", "values", "width", "coverage", "seed", "encoder"])
+    writer.writerow(["folder", "space", "encoder", "width", "coverage", "seed"])
     for config, done in found:
-        given = (config.concepts, config.values, config.width, config.coverage, config.seed, config.encoder)
+        given = ("x".join(map(str, config.space.sizes)), config.family, config.width, config.coverage, config.seed)
         writer.writerow([done.folder.name, *given])
     return text.getvalue().encode()
