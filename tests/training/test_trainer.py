@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+from colligate.records import WorkError
 from colligate.training import trainer as trainer_module
 from colligate.training.config import PaperConfig, TrainConfig
 from colligate.training.trainer import DivergedError, Trainer, chosen_precision
@@ -256,3 +257,31 @@ def test_a_run_killed_outright_goes_on_to_the_same_curve(tmp_path):
     assert int(steps[0]) > 100  # it went on, it didn't start anew
     curves = [json.loads(next((tmp_path / of).glob("train-*/figures.json")).read_text()) for of in ("whole", "killed")]
     assert curves[0] == curves[1]
+
+
+def test_the_layers_are_what_is_compiled(monkeypatch):
+    compiled = []
+
+    def noted(call: Any, **_: Any) -> Any:  # the type checks of the tests can't be compiled
+        compiled.append(call)
+        return call
+
+    monkeypatch.setattr(torch, "compile", noted)
+    plain = run(Trainer([TINY], CPU), until=3)
+    assert not compiled
+    layered = run(Trainer([replace(TINY, compile=True)], CPU), until=3)
+    assert len(compiled) == TINY.layers
+    for name, value in plain.model.state_dict().items():
+        torch.testing.assert_close(layered.model.state_dict()[name], value)
+
+
+def test_layers_that_cant_be_compiled_are_one_sentence(monkeypatch):
+    def broken(call: Any, **given: Any) -> Any:
+        def fail(*_: Any, **__: Any) -> None:
+            raise RuntimeError("no working C++ compiler\nand much more")
+
+        return fail
+
+    monkeypatch.setattr(torch, "compile", broken)
+    with pytest.raises(WorkError, match=r"\(no working C\+\+ compiler\); leave --compile out\.$"):
+        Trainer([replace(TINY, compile=True)], CPU).advance()

@@ -108,6 +108,9 @@ class TrainConfig:
     """Longest gradient of a member; 0 for no limit."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Of the encoders' products; auto takes bfloat16 where the hardware multiplies it fast. Scores are in float32."""
+    compile: bool = False
+    """Compile the layers (torch.compile): the first step takes a minute or more, later ones less than without where the
+    hardware is fast."""
     evaluate_every: int = 200
     """Steps between looks at recognition."""
     checkpoint_every: int = 500

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from colligate.networks.dual import DualEncoder
+from colligate.networks.stacked import Block
 from colligate.records import WorkError, write_atomic
 from colligate.training.config import TrainConfig
 from colligate.training.data import ObjectPool, scene_draw
@@ -73,6 +74,10 @@ class Trainer:
             momentum=self.config.momentum, dtype=torch.bfloat16 if self.precision == "bfloat16" else None,
         )  # fmt: skip
         self.average = Average(self.model, self.config.average)
+        if self.config.compile:
+            for layer in self.model.modules():
+                if isinstance(layer, Block):
+                    layer.compile()
         self.objective = Objective(self.config.loss)
         self.value_objective = Objective("scene-to-query" if self.config.loss == "both" else self.config.loss)
         self.draw = scene_draw(self.config.scenes)
@@ -84,6 +89,7 @@ class Trainer:
         self._first_bad = torch.full((), -1, device=device)
         self._sum = torch.zeros(len(configs), device=device)
         self._since = 0
+        self._advanced = False
 
     def loss(self) -> Float[Tensor, " member"]:
         """The loss of the next batch, for each member."""
@@ -109,10 +115,21 @@ class Trainer:
         return loss
 
     def advance(self) -> None:
-        """One step."""
-        loss = self.loss()
-        self.optimizers.zero_grad()
-        loss.sum().backward()
+        """One step.
+
+        Raises:
+            WorkError: the layers can't be compiled here.
+        """
+        try:
+            loss = self.loss()
+            self.optimizers.zero_grad()
+            loss.sum().backward()
+        except RuntimeError as error:
+            if not self.config.compile or self._advanced:
+                raise
+            said = str(error).strip().split("\n")[0]
+            raise WorkError(f"torch.compile can't compile the layers here ({said}); leave --compile out.") from error
+        self._advanced = True
         if self.config.clip:
             _clip(self.optimizers.parameters, self.config.clip)
         bad = ~torch.isfinite(loss.detach()).all() & (self._first_bad < 0)
