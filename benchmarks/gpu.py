@@ -1,9 +1,9 @@
 """Emergence at 125,000 objects on an accelerator: `python benchmarks/gpu.py`; without one, the same in small.
 
-Encoders of the paper's size (width 512, six layers, vectors of 512 numbers; 16 million weights each) are trained on 30 %
-and 40 % of 50 x 50 x 50 objects for a fixed number of steps, first with two encoders (the paper), then with one that reads
-queries too (our default); steps a second, the share of the card's matrix rate that is reached, and the recognition curve
-are printed as Markdown for docs/gpu.md.
+Encoders of the paper's size (width 512, six layers, vectors of 512 numbers; 16 million weights each) are trained on
+30 % and 40 % of 50 x 50 x 50 objects for a fixed number of steps, first with two encoders (the paper), then with one
+that reads queries too (our default). Steps a second, the share of the card's matrix rate that is reached, and the
+recognition curve are printed as Markdown for docs/gpu.md.
 """
 
 import argparse
