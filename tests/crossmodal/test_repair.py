@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from colligate.crossmodal.repair import RepairSettings, fit_repair, judge, query_values
+from colligate.crossmodal.contrast import judge
+from colligate.crossmodal.repair import RepairSettings, fit_repair, query_values
 from colligate.crossmodal.repair_data import RepairData, repair_data, swap_scenes
 from colligate.crossmodal.repairing import find, repair_curve, repair_rows
 from colligate.embedders import embed, load_model
@@ -25,7 +26,7 @@ def split(grid: World) -> Split:
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few scenes for what a repair costs and for choosing, since tests are many."""
     monkeypatch.setattr("colligate.crossmodal.repairing.MOST_FOUND", 300)
-    monkeypatch.setattr("colligate.crossmodal.repair.MOST_VALIDATED", 300)
+    monkeypatch.setattr("colligate.crossmodal.contrast.MOST_VALIDATED", 300)
 
 
 def rows_of(data: RepairData, split: Split, **settings: Any) -> dict[str, Any]:
@@ -114,7 +115,7 @@ def test_swaps_change_the_objects_and_nothing_else():
 
 def test_judging_matches_recognition_of_unseen_objects(gap: Callable[[str], RepairData], split: Split):
     data = gap("aligned")
-    whole, among = judge(data, split, data.queries, "test")
+    whole, among = judge(data, split, "test")
     assert len(whole.objects) == len(split.test)
     assert bool((among.objects | ~whole.objects).all())  # fewer alternatives can only help
     assert int(among.swappable.sum()) == int(split.notes[0].split()[0])

@@ -1,12 +1,14 @@
 """Pages of two-tower models: what may be said, and one page of each kind."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from colligate.records import Row
-from colligate.report.crossmodal import judge_foils, judge_recognition, judge_repair
+from colligate.report.crossmodal import judge_foils, judge_recognition
 from colligate.report.page import Run, render_page
+from colligate.report.repair import judge_repair
 
 
 def scored(id: str, value: float, half: float = 0.02, **more: Any) -> Row:
@@ -57,10 +59,34 @@ def lift(family: str, value: float) -> list[Row]:
 
 def test_a_repair_counts_when_its_lift_clears_zero():
     best = judge_repair([*lift("linear", 0.3), *lift("product", 0.6)], "It").sentence
-    assert best.startswith("A product repair of It, fitted on 50% of objects, tells")
+    assert best.startswith("A product repair of It, fitted on 50 % of objects, tells")
     assert "60 % more of unseen scenes" in best
     assert "No repair that was tried lifts It" in judge_repair(lift("linear", 0.01), "It").sentence
     assert judge_repair([]).sentence.startswith("No verdict")
+
+
+def test_a_lift_of_few_swaps_is_told_and_not_claimed():
+    few = [replace(row, n=40, objects=10) for row in lift("linear", 0.3)]
+    verdict = judge_repair(few, "It")
+    assert verdict.sentence.startswith("No verdict on repairs of It")
+    assert "only 40 such scenes of 10 objects" in verdict.sentence
+    assert [tile.answer for tile in verdict.tiles] == ["undecided"]
+    nothing = [replace(row, n=12, objects=6, low=None, high=None) for row in lift("linear", 0.3)]
+    assert "only 12 unseen scenes have a swap" in judge_repair(nothing, "It").sentence
+    assert "A product repair" in judge_repair([*few, *lift("product", 0.1)], "It").sentence
+
+
+def test_a_lift_stands_beside_its_ceiling():
+    of: dict[str, Any] = {"coverage": 0.5, "on": "test"}
+    rows = [
+        *lift("linear", 0.3), scored("crossmodal.repair.ceiling.probe.object.swap", 0.96, **of),
+        scored("crossmodal.repair.ceiling.rule.object.swap", 0.21, family="additive", **of),
+        scored("crossmodal.repair.ceiling.rule.object.swap", 0.72, family="object_product", **of),
+    ]  # fmt: skip
+    assert "50 % in all; probes that learned these objects reach 96 %" in judge_repair(rows, "It").sentence
+    page = render_page({"kind": "repair", "name": "it"}, rows, {})
+    for word in ("rule: object_product, 50 %", "ceiling: best rule", "0.720", "0.210", "ceiling: probes"):
+        assert word in page
 
 
 @pytest.mark.parametrize(
@@ -70,7 +96,7 @@ def test_a_repair_counts_when_its_lift_clears_zero():
          ("Does the text find what the scene shows?", "against the swap", "in the scene tower")),
         ("foils", [scored("crossmodal.foil.swapped", 0.8), scored("crossmodal.foil.swapped.ties", 0.1)],
          ("nearer to its caption", "swapped", "0.800", "0.100")),
-        ("repair", lift("linear", 0.3), ("What does a repair bring", "linear, 50%", "0.300")),
+        ("repair", lift("linear", 0.3), ("What does a repair bring", "linear, 50 %", "0.300")),
     ],
 )  # fmt: skip
 def test_each_kind_has_its_page(kind: str, rows: list[Row], words: tuple[str, ...]):

@@ -207,27 +207,52 @@ def embed_queries(
         ([8, 3], 24)
     """
     templates, space = templates or QueryTemplates(), world.scenes.space
-    like = world.captions if isinstance(world.captions, CaptionTemplate) else None
-
-    def vectors(name: str, of: ConceptSpace, wordings: Sequence[CaptionTemplate]) -> Tensor:
-        worlds = [World(f"queries for each {name}", of.all_scenes(slots=1), wording) for wording in wordings]
-        found = [embed(tower, one, store=store).vectors for one in worlds]
-        return found[0] if len(found) == 1 else torch.stack([normalize(one.float(), dim=1) for one in found]).mean(0)
-
     if isinstance(tower, AsksByItself):
         return _own_queries(tower, space)
-    objects = vectors("object", space, templates.of_object(space, like))
-    if tower.kind != "text":
-        return QueryVectors(space, None, objects)
+
+    def vectors(wordings: Sequence[World]) -> Tensor:
+        found = [embed(tower, one, store=store).vectors for one in wordings]
+        return found[0] if len(found) == 1 else torch.stack([normalize(one.float(), dim=1) for one in found]).mean(0)
+
+    *values, objects = query_worlds(world, templates, values=tower.kind == "text")
+    of_objects = vectors(objects)
+    return QueryVectors(space, tuple(map(vectors, values)) if values else None, of_objects)
+
+
+def query_worlds(world: World, templates: QueryTemplates | None = None, *, values: bool = True) -> list[list[World]]:
+    """Worlds whose captions ask for every value, concept by concept, and for every object; one for each wording.
+
+    Args:
+        world: names the concepts, and how its captions say objects.
+        templates: the wording.
+        values: ask for single values too.
+
+    Raises:
+        ValueError: a template without a place.
+
+    Example:
+        >>> from colligate.scenes.worlds import load_world
+        >>> [of[0].texts()[0] for of in query_worlds(load_world("clevr"))]
+        ['a photo of something blue', 'a photo of something cube', 'a blue cube']
+    """
+    templates, space = templates or QueryTemplates(), world.scenes.space
+    like = world.captions if isinstance(world.captions, CaptionTemplate) else None
+
+    def asking(name: str, of: ConceptSpace, wordings: Sequence[CaptionTemplate]) -> list[World]:
+        return [World(f"queries for each {name}", of.all_scenes(slots=1), wording) for wording in wordings]
+
+    objects = asking("object", space, templates.of_object(space, like))
+    if not values:
+        return [objects]
     if templates.words is None and like is not None and like.words is not None:
         templates = QueryTemplates(
             values=templates.values, objects=templates.objects, words=like.words, article=templates.article
         )
-    concepts = tuple(
-        vectors(name, ConceptSpace({name: words}), templates.of_value(space, c))
+    concepts = [
+        asking(name, ConceptSpace({name: words}), templates.of_value(space, c))
         for c, (name, words) in enumerate(zip(space.names, space.words, strict=True))
-    )
-    return QueryVectors(space, concepts, objects)
+    ]
+    return [*concepts, objects]
 
 
 def _own_queries(tower: AsksByItself, space: ConceptSpace) -> QueryVectors:

@@ -1,8 +1,8 @@
 """Repair a frozen two-tower model on the text side, and say honestly what it brought on objects never seen."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -10,16 +10,56 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from colligate.crossmodal.alignment import object_parts
+from colligate.crossmodal.contrast import Contrast
 from colligate.crossmodal.queries import QueryVectors
-from colligate.crossmodal.recognition import CrossRecognition, recognise_queries
 from colligate.crossmodal.repair_data import RepairData
 from colligate.crossmodal.starts import start_linear, start_product
+from colligate.embeddings import Embeddings
 from colligate.networks.maps import LinearMap, MapKind, MapShape, ProductHead
 from colligate.scenes.space import EMPTY, ConceptSpace
 from colligate.scenes.splits import Split
 
-MOST_VALIDATED = 2000
-"""Most validation scenes that are looked at while a map is fitted; above it, a seeded choice."""
+
+@runtime_checkable
+class Fit(Protocol):
+    """A repair that was fitted: what the towers' vectors are after it."""
+
+    @property
+    def chosen(self) -> str:
+        """Which candidate validation chose, in words; "none" leaves the model as it was."""
+        ...
+
+    @property
+    def validation(self) -> tuple[float, float]:
+        """Score of the chosen candidate on validation scenes, and of no repair."""
+        ...
+
+    def applied(self, data: RepairData) -> RepairData:
+        """The same scenes and texts as the repaired model has them."""
+        ...
+
+    def shown(self, scenes: Embeddings) -> Embeddings:
+        """Other scenes of the scene tower as the repaired model has them."""
+        ...
+
+
+@runtime_checkable
+class Repairer(Protocol):
+    """Whatever can be fitted on seen objects to repair a model: a map of texts (`RepairSettings`), or new weights."""
+
+    @property
+    def kind(self) -> str:
+        """What it is called in rows."""
+        ...
+
+    @property
+    def seed(self) -> int:
+        """Of its draws, and of the intervals."""
+        ...
+
+    def fit(self, data: RepairData, split: Split) -> Fit:
+        """Fit on the split's fit objects, choose on its validation objects, never look at its test objects."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +93,10 @@ class RepairSettings:
     def __post_init__(self) -> None:
         if self.steps < 0 or self.batch < 2 or self.every < 1 or not self.penalties:
             raise ValueError("A repair takes steps >= 0, a batch of at least 2, every >= 1 and at least one penalty.")
+
+    def fit(self, data: RepairData, split: Split) -> "Repair":
+        """`fit_repair` with these settings."""
+        return fit_repair(data, split, self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +132,19 @@ class Repair:
         *concepts, objects = mapped.split([*queries.space.sizes, queries.space.num_objects])
         return QueryVectors(queries.space, tuple(concepts), objects)
 
+    def applied(self, data: RepairData) -> RepairData:
+        """The same scenes, with repaired captions and queries."""
+        return replace(
+            data,
+            captions=self.texts(data.captions, data.scenes.values),
+            foil_captions=self.texts(data.foil_captions, data.foils.values),
+            queries=self.queries(data.queries),
+        )
+
+    def shown(self, scenes: Embeddings) -> Embeddings:
+        """Scenes as they are: the map is on the text side."""
+        return scenes
+
 
 def query_values(space: ConceptSpace) -> Int[Tensor, "query slot concept"]:
     """The values that each query names: single values concept by concept, then objects.
@@ -107,13 +164,9 @@ def query_values(space: ConceptSpace) -> Int[Tensor, "query slot concept"]:
 def fit_repair(data: RepairData, split: Split, settings: RepairSettings | None = None) -> Repair:
     """Fit a map on scenes of fit objects and choose its shrinkage and length on validation objects.
 
-        loss = CE(scene -> its caption, among the batch's captions and their swaps)
-             + CE(scene -> its objects, among fit objects)  +  mean over concepts CE(scene -> its values)
-             + penalty |map - start|^2
-
-    Held-out objects take no part: not as positives, not as negatives, not in swaps. Candidates start in closed form
-    (ridge regression of scenes on their captions; rank-one tables of the objects' interactions) or, where the map can
-    be one, from the identity; doing nothing is a candidate too.
+    The loss is that of `Contrast`, and a little shrinkage towards the start. Candidates start in closed form (ridge
+    regression of scenes on their captions; rank-one tables of the objects' interactions) or, where the map can be one,
+    from the identity; doing nothing is a candidate too.
 
     Args:
         data: both towers' vectors.
@@ -124,8 +177,7 @@ def fit_repair(data: RepairData, split: Split, settings: RepairSettings | None =
         ValueError: the split holds no objects out, or no swap stays within the fit objects.
 
     Source: LABCLIP, arXiv:2502.03566 (linear map, swap negatives).
-    Differs: starts in closed form, is chosen on held-out objects, sees single objects and values too, and no held-out
-    object is a negative.
+    Differs: starts in closed form and is chosen on held-out objects; see `Contrast` for its loss.
 
     Example:
         >>> from colligate.crossmodal.repair_data import repair_data
@@ -139,8 +191,6 @@ def fit_repair(data: RepairData, split: Split, settings: RepairSettings | None =
         'from least squares, penalty 0.0001'
     """
     settings = settings or RepairSettings()
-    if split.objects is None or not len(split.validation):
-        raise ValueError("A repair is judged on objects never seen: give a split by objects with a validation part.")
     training = _Training(data, split, settings)
     before = training.score(None)
     best, tried = (before, "none", _nothing(data)), {"none": before}
@@ -166,27 +216,16 @@ class _Kept(NamedTuple):
 
 
 class _Training:
-    """What all candidates share: unit vectors, fit objects, masks."""
+    """What all candidates share: unit vectors, and what is true of each scene."""
 
     def __init__(self, data: RepairData, split: Split, settings: RepairSettings) -> None:
         self.data, self.split, self.settings = data, split, settings
+        self.contrast = Contrast(data, split, settings.seed)
         self.scenes = normalize(data.vectors.float(), dim=1)
         self.captions = normalize(data.captions.float(), dim=1)
         self.foil_captions = normalize(data.foil_captions.float(), dim=1)
         self.query_vectors = normalize(torch.cat([*(data.queries.concepts or ()), data.queries.objects]).float(), dim=1)
         self.query_values = query_values(data.space)
-        assert split.objects is not None
-        self.fit_objects = split.objects["fit"].sort().values
-        member = torch.zeros(data.space.num_objects + 1, dtype=torch.bool)
-        member[self.fit_objects] = True
-        member[-1] = True  # an empty slot
-        self.usable_foil = member[data.foils.objects].all(1) & (data.foils.unordered_ids != data.scenes.unordered_ids)
-        if not bool(self.usable_foil[split.fit].any()):
-            raise ValueError("No swap of a fit scene holds fit objects only; raise the coverage or give more scenes.")
-        order = torch.randperm(len(split.validation), generator=torch.Generator().manual_seed(settings.seed))
-        self.looked_at = split.validation[order[:MOST_VALIDATED]]
-        held = [data.scenes.contains(c) for c in range(data.space.num_concepts)]
-        self.values = [present.float() / present.sum(1, keepdim=True) for present in held]
 
     def candidates(self) -> Iterator[tuple[str, nn.Module, MapShape]]:
         """Maps to be tried, each at its start."""
@@ -240,64 +279,23 @@ class _Training:
 
     def loss(self, map: nn.Module, rows: Int[Tensor, " row"], scale: Float[Tensor, ""]) -> Float[Tensor, ""]:
         """Cross-entropies of a batch."""
-        data, scenes = self.data, self.scenes[rows]
-        foiled = rows[self.usable_foil[rows]]
+        data, foiled = self.data, self.contrast.foiled(rows)
         texts = torch.cat([self.captions[rows], self.foil_captions[foiled], self.query_vectors])
-        num = len(rows) + len(foiled)
         # Slots differ between captions and queries, so values are padded to the captions' number.
         asked = torch.full((len(self.query_values), data.scenes.slots, data.space.num_concepts), EMPTY)
         asked[:, :1] = self.query_values
         values = torch.cat([data.scenes.values[rows], data.foils.values[foiled], asked])
-        mapped = normalize(map(texts, values), dim=1)
-        said = torch.cat([data.scenes.unordered_ids[rows], data.foils.unordered_ids[foiled]])
-        alike = said == data.scenes.unordered_ids[rows][:, None]  # the same objects in another order are no negatives
-        alike.fill_diagonal_(False)
-        logits = (scale * scenes @ mapped[:num].T).masked_fill(alike, -torch.inf)
-        total = nn.functional.cross_entropy(logits, torch.arange(len(rows)))
-        first = num
-        for concept, size in enumerate(data.space.sizes):
-            scores = scale * scenes @ mapped[first : first + size].T
-            of_concept = nn.functional.cross_entropy(scores, self.values[concept][rows])
-            total = total + of_concept / data.space.num_concepts
-            first += size
-        scores = scale * scenes @ mapped[first:][self.fit_objects].T
-        held = (data.scenes.objects[rows][:, :, None] == self.fit_objects).any(1).float()
-        return total + nn.functional.cross_entropy(scores, held / held.sum(1, keepdim=True))
+        return self.contrast.loss(rows, self.scenes[rows], normalize(map(texts, values), dim=1), scale)
 
     def score(self, map: nn.Module | None) -> float:
-        """Mean of recognition of objects, of values, and on swaps among validation objects, where there are any."""
-        queries = self.data.queries
-        if map is not None:
-            with torch.no_grad():
-                mapped = normalize(map(self.query_vectors, self.query_values), dim=1)
-            *concepts, objects = mapped.split([*self.data.space.sizes, self.data.space.num_objects])
-            queries = QueryVectors(self.data.space, tuple(concepts), objects)
-        whole, among = judge(self.data, self.split, queries, "validation", self.looked_at)
-        parts = [whole.objects.double().mean(), whole.concepts.double().mean()]
-        if bool(among.swappable.any()):
-            parts.append(among.swaps[among.swappable].double().mean())
-        return float(torch.stack(parts).mean())
+        """How well validation objects are recognized through the map."""
+        if map is None:
+            return self.contrast.score(self.data)
+        with torch.no_grad():
+            mapped = normalize(map(self.query_vectors, self.query_values), dim=1)
+        *concepts, objects = mapped.split([*self.data.space.sizes, self.data.space.num_objects])
+        return self.contrast.score(replace(self.data, queries=QueryVectors(self.data.space, tuple(concepts), objects)))
 
 
 def _state(map: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.detach().clone() for name, tensor in map.state_dict().items()}
-
-
-def judge(
-    data: RepairData, split: Split, queries: QueryVectors, part: str, rows: Int[Tensor, " row"] | None = None
-) -> tuple[CrossRecognition, CrossRecognition]:
-    """Recognition of a part's scenes against the whole table of objects that occur, and among the part's own objects.
-
-    The swaps of the second hold only objects of the part: like is compared with like.
-    """
-    assert split.objects is not None
-    rows = {"fit": split.fit, "validation": split.validation, "test": split.test}[part] if rows is None else rows
-    scenes = data.scenes[rows]
-    own = torch.zeros(data.space.num_objects, dtype=torch.bool)
-    own[split.objects[part]] = True
-    occurring = torch.zeros(data.space.num_objects, dtype=torch.bool)
-    occurring[data.scenes.objects[data.scenes.filled].unique()] = True
-    return (
-        recognise_queries(data.vectors[rows], scenes, queries, known=occurring),
-        recognise_queries(data.vectors[rows], scenes, queries, known=own),
-    )

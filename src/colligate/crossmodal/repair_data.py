@@ -65,6 +65,7 @@ def repair_data(
     templates: QueryTemplates | None = None,
     *,
     store: Store | None = None,
+    foils: Scenes | None = None,
     seed: int = 0,
 ) -> RepairData:
     """Embed what a repair needs: scenes of several objects, their captions and those of their swaps, and queries.
@@ -75,6 +76,7 @@ def repair_data(
         world: scenes with a caption template, so that foils can be said.
         templates: wording of the queries.
         store: where vectors are kept.
+        foils: what each scene's caption is set against; default: a swap of it, drawn.
         seed: of the swaps.
 
     Raises:
@@ -86,7 +88,7 @@ def repair_data(
     if not bool(several.any()):
         raise ValueError(f"World {world.name!r} has no scene of two objects, so there is nothing to bind.")
     part = world if bool(several.all()) else world.select(several)
-    foils = swap_scenes(part.scenes, seed)
+    foils = swap_scenes(part.scenes, seed) if foils is None else foils
     return RepairData(
         embed(scene_side, part, store=store).vectors,
         embed(text_side, part, store=store).vectors,

@@ -9,10 +9,10 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from colligate.crossmodal.contrast import judge
 from colligate.crossmodal.measurements import CrossScorer, estimate_row
-from colligate.crossmodal.queries import QueryVectors
 from colligate.crossmodal.recognition import CrossRecognition, recognise_queries
-from colligate.crossmodal.repair import Repair, RepairSettings, fit_repair, judge
+from colligate.crossmodal.repair import Fit, Repairer, RepairSettings
 from colligate.crossmodal.repair_data import RepairData
 from colligate.embeddings import Embeddings
 from colligate.measures import ObjectBootstrap, retrieve
@@ -27,7 +27,7 @@ MOST_FOUND = 5000
 class Repaired(NamedTuple):
     """A fitted repair, the split it was judged on, and its rows."""
 
-    repair: Repair
+    repair: Fit
     split: Split
     rows: list[Row]
 
@@ -35,7 +35,7 @@ class Repaired(NamedTuple):
 def repair_rows(
     data: RepairData,
     split: Split,
-    settings: RepairSettings | None = None,
+    repairer: Repairer | None = None,
     *,
     singles: Embeddings | None = None,
     coverage: float | None = None,
@@ -49,7 +49,7 @@ def repair_rows(
     Args:
         data: both towers' vectors.
         split: by objects.
-        settings: which map.
+        repairer: what is fitted; a linear map unless told otherwise.
         singles: scenes of one object, for what the repair costs on them.
         coverage: as it stands in the rows.
         draws: resamplings of objects.
@@ -65,19 +65,20 @@ def repair_rows(
         >>> found["crossmodal.repair.lift.object"] > 0.3
         True
     """
-    settings = settings or RepairSettings()
-    repair = fit_repair(data, split, settings)
-    after = repair.queries(data.queries)
-    shared = {"family": settings.kind, "coverage": coverage}
+    repairer = repairer or RepairSettings()
+    repair = repairer.fit(data, split)
+    after = repair.applied(data)
+    shared = {"family": repairer.kind, "coverage": coverage}
     rows = [
         replace(row, **shared, on="test")
-        for row in (*_lifts(data, split, after, draws, settings.seed), *_chosen(repair))
+        for row in (*_lifts(data, after, split, draws, repairer.seed), *_chosen(repair))
     ]
-    rows += [replace(row, **shared) for row in cost_rows(data, repair, singles, seed=settings.seed, draws=draws)]
+    both = None if singles is None or not len(singles) else (singles, repair.shown(singles))
+    rows += [replace(row, **shared) for row in cost_rows(data, after, both, seed=repairer.seed, draws=draws)]
     return Repaired(repair, split, rows)
 
 
-def _chosen(repair: Repair) -> list[Row]:
+def _chosen(repair: Fit) -> list[Row]:
     after, before = repair.validation
     how = f"chosen: {repair.chosen}" if repair.chosen != "none" else "nothing tried was better than no repair"
     return [
@@ -86,10 +87,10 @@ def _chosen(repair: Repair) -> list[Row]:
     ]
 
 
-def _lifts(data: RepairData, split: Split, after: QueryVectors, draws: int, seed: int) -> list[Row]:
-    scorer = CrossScorer(data.scenes[split.test], draws=draws, seed=seed)
+def _lifts(before: RepairData, after: RepairData, split: Split, draws: int, seed: int) -> list[Row]:
+    scorer = CrossScorer(before.scenes[split.test], draws=draws, seed=seed)
     rows, several = list[Row](), torch.ones(len(split.test), dtype=torch.bool)
-    judged = [judge(data, split, queries, "test") for queries in (data.queries, after)]
+    judged = [judge(data, split, "test") for data in (before, after)]
     for way, name, of, where in (
         (0, "concept", lambda found: found.concepts.double().mean(1), None),
         (0, "object", lambda found: found.objects, None),
@@ -126,28 +127,40 @@ def _lift(
 
 
 def cost_rows(
-    data: RepairData, repair: Repair, singles: Embeddings | None, *, seed: int = 0, draws: int = 1000
+    before: RepairData,
+    after: RepairData,
+    singles: tuple[Embeddings, Embeddings] | None,
+    *,
+    seed: int = 0,
+    draws: int = 1000,
 ) -> list[Row]:
-    """What the repair keeps or costs: recognition of single objects, and captions found for scenes and back."""
-    after = repair.queries(data.queries)
+    """What a repair keeps or costs: recognition of single objects, and captions found for scenes and back.
+
+    Args:
+        before: the model as it was.
+        after: the same scenes and texts, repaired.
+        singles: scenes of one object, before and after; None if the world has none.
+        seed: of the scenes among which captions are looked up, and of the intervals.
+        draws: resamplings of objects.
+    """
     rows = list[Row]()
-    if singles is None or not len(singles):
+    both = {"before": before, "after": after}
+    if singles is None:
         reason = "the world has no scene of a single object"
         rows.append(Row(id="crossmodal.repair.cost.single.object.after", reason=reason))
     else:
-        scorer = CrossScorer(singles.scenes, draws=draws, seed=seed)
-        for when, queries in (("before", data.queries), ("after", after)):
-            found = recognise_queries(singles.vectors, singles.scenes, queries)
+        scorer = CrossScorer(singles[0].scenes, draws=draws, seed=seed)
+        for (when, data), shown in zip(both.items(), singles, strict=True):
+            found = recognise_queries(shown.vectors, shown.scenes, data.queries)
             for name, outcomes in (("object", found.objects), ("concept", found.concepts.double().mean(1))):
                 estimate = scorer.bootstrap.mean(outcomes)
                 rows.append(estimate_row(f"crossmodal.repair.cost.single.{name}.{when}", estimate))
-    taken = torch.arange(len(data.scenes))
+    taken = torch.arange(len(before.scenes))
     if len(taken) > MOST_FOUND:
         taken = torch.randperm(len(taken), generator=torch.Generator().manual_seed(seed))[:MOST_FOUND].sort().values
-    scenes, bootstrap = data.scenes[taken], ObjectBootstrap(data.scenes.objects[taken], draws=draws, seed=seed)
-    pictures = normalize(data.vectors[taken].float(), dim=1)
-    said = normalize(data.captions[taken].float(), dim=1)
-    for when, texts in (("before", said), ("after", repair.texts(said, scenes.values))):
+    scenes, bootstrap = before.scenes[taken], ObjectBootstrap(before.scenes.objects[taken], draws=draws, seed=seed)
+    for when, data in both.items():
+        pictures, texts = (normalize(vectors[taken].float(), dim=1) for vectors in (data.vectors, data.captions))
         for name, hits in (
             ("caption", find(pictures, texts, scenes)), ("scene", find(texts, pictures, scenes)),
         ):  # fmt: skip
@@ -177,9 +190,10 @@ def find(
 
 def repair_curve(
     data: RepairData,
-    kinds: Sequence[RepairSettings],
+    kinds: Sequence[Repairer],
     coverages: Sequence[float],
     *,
+    given: Split | None = None,
     singles: Embeddings | None = None,
     seed: int = 0,
     report: Callable[[str, int, int], None] | None = None,
@@ -190,30 +204,41 @@ def repair_curve(
     are too few values for that, objects are held out at random and the rows say so; where that can't be either, a row
     holds the reason.
 
+    Args:
+        data: both towers' vectors.
+        kinds: what is fitted.
+        coverages: shares of the objects to fit on.
+        given: a split by objects to take instead of drawn ones; then `coverages` aren't used.
+        singles: scenes of one object, for what repairs cost on them.
+        seed: of the splits.
+        report: told how many repairs are done, of how many.
+
     Returns:
         Kind and coverage -> repair; and all rows.
 
     Raises:
         ValueError: no coverage can be had.
     """
+    if given is not None:
+        coverages = (round(len((given.objects or {"fit": ()})["fit"]) / data.space.num_objects, 4),)
     found, rows = dict[tuple[str, float], Repaired](), list[Row]()
     done, total = 0, len(kinds) * len(coverages)
     reasons = list[str]()
     for coverage in coverages:
         try:
-            split, note = _split(data.scenes, coverage, seed)
+            split, note = (given, None) if given is not None else _split(data.scenes, coverage, seed)
         except ValueError as error:
             reasons.append(str(error))
-            rows += [_missing(settings, coverage, str(error)) for settings in kinds]
+            rows += [_missing(one, coverage, str(error)) for one in kinds]
             continue
-        for settings in kinds:
+        for repairer in kinds:
             try:
-                one = repair_rows(data, split, settings, singles=singles, coverage=coverage)
+                one = repair_rows(data, split, repairer, singles=singles, coverage=coverage)
             except ValueError as error:
                 reasons.append(str(error))
-                rows.append(_missing(settings, coverage, str(error)))
+                rows.append(_missing(repairer, coverage, str(error)))
                 continue
-            found[settings.kind, coverage] = one
+            found[repairer.kind, coverage] = one
             rows += [
                 replace(row, reason="; ".join(r for r in (row.reason, note) if r)) if note and row.on == "test" else row
                 for row in one.rows
@@ -235,7 +260,7 @@ def _split(scenes: Scenes, coverage: float, seed: int) -> tuple[Split, str | Non
         return split, "objects held out at random: there are too few values for closed swap quadruples"
 
 
-def _missing(settings: RepairSettings, coverage: float, reason: str) -> Row:
+def _missing(repairer: Repairer, coverage: float, reason: str) -> Row:
     """The row of a repair that can't be had."""
     id = "crossmodal.repair.after.object.swap"
-    return Row(id=id, on="test", family=settings.kind, coverage=coverage, reason=reason)
+    return Row(id=id, on="test", family=repairer.kind, coverage=coverage, reason=reason)

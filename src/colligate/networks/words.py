@@ -20,6 +20,7 @@ VALUES = ("a photo of something {value}", "something {value}", "a picture of som
 """Wordings of a value alone."""
 LONGEST = 64
 """Most words of a text."""
+_BLOCK = 512
 _WORD = re.compile(r"\w+")
 
 
@@ -141,3 +142,15 @@ class CaptionEncoder(Encoder):
         for i, block in enumerate(self.blocks):
             tokens = block(tokens, None, last=i == len(self.blocks) - 1)
         return self.head(nn.functional.layer_norm(tokens[:, :, -1], (self.width,)))
+
+    def encode_texts(self, texts: Sequence[Sequence[int]]) -> Float[Tensor, "member text dim"]:
+        """A vector for each text, given as `tokenize` gives it; texts of one length are read together."""
+        lengths = torch.tensor([len(text) for text in texts])
+        found, order = list[Tensor](), list[Tensor]()
+        for length in lengths.unique().tolist():
+            rows = (lengths == length).nonzero()[:, 0]
+            words = torch.tensor([texts[row] for row in rows.tolist()], device=self.starts.device)
+            members = words.expand(len(self.table.weight), -1, -1)
+            found += [self.encode_words(some) for some in members.split(_BLOCK, dim=1)]
+            order.append(rows)
+        return torch.cat(found, 1)[:, torch.cat(order).argsort().to(self.starts.device)]

@@ -1,12 +1,12 @@
 """Pages of two-tower models: does the text find what the picture shows, why not, and what repairs it?"""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from colligate.records import Row
-from colligate.report.figures import BLUE, GREEN, GREY, Figure, Line, Series, curves, dots
+from colligate.report.figures import BLUE, GREEN, GREY, Line, Series, dots
 from colligate.report.questions import Section, Study, call, present
 from colligate.report.tables import TableBuilder
-from colligate.report.verdict import Answer, Measured, Tile, Verdict, compare, percent
+from colligate.report.verdict import Measured, Tile, Verdict, compare, percent
 
 ASKED = {
     "concept": "values",
@@ -220,86 +220,4 @@ def foil_sections(study: Study) -> tuple[Section, ...]:
             call(study, "foils", "crossmodal.foil."), present(figure), present(made),
             "" if made else "This run tested no foils.",
         ),
-    )  # fmt: skip
-
-
-def judge_repair(rows: Iterable[Row], name: str = "This model") -> Verdict:
-    """Which repair lifts unseen objects clearly, and by how much; none where no interval clears zero."""
-    found = [row for row in rows if row.id == "crossmodal.repair.lift.object.swap" and row.value is not None]
-    clear = [row for row in found if row.low is not None and row.low > 0]
-    tiles = list[Tile]()
-    for row in sorted(found, key=lambda r: -(r.value or 0.0))[:4]:
-        answer: Answer = compare(row, 0.0)
-        tiles.append(Tile(
-            "repair", f"Lift by {row.family}, {row.coverage or 0.0:.0%} of objects", answer,
-            f"{percent(abs(row.value or 0.0))} {'more' if (row.value or 0.0) >= 0 else 'fewer'} of the unseen swaps.",
-            row,
-        ))  # fmt: skip
-    if clear:
-        best = max(clear, key=lambda row: row.low or 0.0)
-        return Verdict(
-            f"A {best.family} repair of {name}, fitted on {best.coverage or 0.0:.0%} of objects, tells "
-            f"{percent(best.value or 0.0)} more of unseen scenes from their swap "
-            f"({percent(best.low or 0.0)} to {percent(best.high or 0.0)}).",
-            tuple(tiles),
-        )
-    if any(row.low is not None for row in found):
-        return Verdict(f"No repair that was tried lifts {name} clearly on objects it wasn't fitted on.", tuple(tiles))
-    return Verdict(f"No verdict on repairs of {name}: too few unseen objects.", tuple(tiles))
-
-
-def repair_sections(study: Study) -> tuple[Section, ...]:
-    """Lift over coverage, and cost."""
-    rows = study.table.rows
-    builder = TableBuilder(
-        "repair", "Unseen objects, before and after.",
-        ("repair, coverage", "against the swap, before", "after", "lift", "among all, before", "after", "scenes"),
-    )  # fmt: skip
-    cost = TableBuilder(
-        "cost", "What the repair keeps or costs.",
-        ("repair, coverage", "single objects, before", "after", "captions found, before", "after",
-         "scenes found, before", "after"),
-    )  # fmt: skip
-    by_key: dict[tuple[str, float], dict[str, Row]] = {}
-    for row in rows:
-        if row.id.startswith("crossmodal.repair.") and row.family is not None and row.coverage is not None:
-            by_key.setdefault((row.family, row.coverage), {})[row.id.removeprefix("crossmodal.repair.")] = row
-    for (family, coverage), of in sorted(by_key.items()):
-        label = f"{family}, {coverage:.0%}"
-        cells = [builder.value(of.get(k)) for k in ("before.object.swap", "after.object.swap", "lift.object.swap",
-                                                     "before.object", "after.object")]  # fmt: skip
-        builder.add(label, *cells, builder.count(of.get("after.object.swap")))
-        names = [
-            f"cost.{what}.{when}" for what in ("single.object", "caption", "scene") for when in ("before", "after")
-        ]
-        cost.add(label, *(cost.value(of.get(name)) for name in names))
-    made, paid = builder.build(), cost.build()
-    return (
-        Section(
-            "repair", "What does a repair bring on objects it wasn't fitted on?",
-            judge_repair(rows).sentence if made else "",
-            (
-                "Maps act on the text side and are fitted on some objects, chosen on others and judged on the rest. "
-                "The product head takes the words of a caption, value by value, and so knows what it parses.",
-                "A lift counts where its interval lies above zero.",
-            ),
-            call(study, "repair", "crossmodal.repair."), present(_lift_figure(by_key)), present(made, paid),
-            "" if made else "This run fitted no repair.",
-        ),
-    )  # fmt: skip
-
-
-def _lift_figure(by_key: Mapping[tuple[str, float], Mapping[str, Row]]) -> Figure | None:
-    lines: dict[str, list[tuple[float, Row]]] = {}
-    for (family, coverage), of in sorted(by_key.items()):
-        if (row := of.get("after.object.swap")) is not None and row.value is not None:
-            lines.setdefault(family, []).append((coverage, row))
-        if (row := of.get("before.object.swap")) is not None and row.value is not None:
-            lines.setdefault("no repair", []).append((coverage, row))
-    before = dict(lines.pop("no repair", []))
-    if before:
-        lines["no repair"] = sorted(before.items())
-    return curves(
-        "repair", "Unseen objects told from their swap", lines, axis="objects fitted on / all objects",
-        note="A bar is the 95 % interval, from resampling objects.",
     )  # fmt: skip

@@ -8,12 +8,11 @@ from colligate.report.crossmodal import (
     foil_sections,
     judge_foils,
     judge_recognition,
-    judge_repair,
     recognition_sections,
-    repair_sections,
 )
 from colligate.report.emergence import judge_sweep, judge_training, sweep_sections, training_sections
 from colligate.report.questions import Section, Study
+from colligate.report.repair import judge_repair, repair_sections
 from colligate.report.sections import sections
 from colligate.report.structure import judge_structure, structure_sections
 from colligate.report.verdict import Verdict, judge
@@ -36,6 +35,6 @@ KINDS = {
     "recognize": Kind("Does the text find what the scene shows?", judge_recognition, recognition_sections),
     "foils": Kind("Does a scene lie nearer to its caption than to a foil of it?", judge_foils, foil_sections),
     "repair": Kind("What repairs matching across towers, and what does it cost?", judge_repair, repair_sections),
-    "structure": Kind("Do models that bind follow a simple rule?", judge_structure, structure_sections),
+    "structure": Kind("Do models whose towers match follow a simple rule?", judge_structure, structure_sections),
 }
 """Kind of a run -> its page; every other kind is a study, or a part of one."""

@@ -375,18 +375,14 @@ class BySwaps:
                 inside it, or no draw lets the fit part see every value.
         """
         objects = self.objects(scenes.space, seed)
-        object_codes = torch.zeros(scenes.space.num_objects, dtype=torch.int64)
-        for code, part in enumerate(PARTS):
-            object_codes[objects[part]] = code
-        codes = _codes_of_scenes(object_codes[scenes.objects.clamp(min=0)], scenes.filled)
-        test = codes.eq(PARTS.index("test"))
-        if not swaps_within(scenes[test], objects["test"]).any():
+        name = f"by swaps, coverage {self.coverage:g}, validation {self.validation:g}, seed {seed}"
+        split = split_by_objects(scenes, objects, name, empty_validation=self.validation == 0)
+        if not swaps_within(scenes[split.test], objects["test"]).any():
             raise ValueError(
-                f"None of the {int(test.sum())} scenes of held-out objects can swap a value inside the test part; "
+                f"None of the {len(split.test)} scenes of held-out objects can swap a value inside the test part; "
                 "give more of the combinations of objects, or lower the coverage."
             )
-        name = f"by swaps, coverage {self.coverage:g}, validation {self.validation:g}, seed {seed}"
-        return _assemble(scenes, codes, name, objects=objects, empty_validation=self.validation == 0)
+        return split
 
     def objects(self, space: ConceptSpace, seed: int) -> dict[str, Int[Tensor, " object"]]:
         """The objects of each part, without any scenes.
@@ -486,6 +482,33 @@ class Given:
             )
         remedy = "give it rows in the column split"
         return _assemble(scenes, codes, "as given", empty_validation=True, remedy=remedy)
+
+
+def split_by_objects(
+    scenes: Scenes, objects: Mapping[str, Int[Tensor, " object"]], name: str, *, empty_validation: bool = False
+) -> Split:
+    """Scenes follow their objects into a part; scenes of objects of several parts, or of none, are left unused.
+
+    Args:
+        scenes: to be divided.
+        objects: the object ids of each part.
+        name: of the split, in words.
+        empty_validation: whether there may be no scene to choose on.
+
+    Raises:
+        ValueError: an empty part, or a value the fit part misses.
+
+    Example:
+        >>> scenes = ConceptSpace(color=2, shape=2).scenes([[0, 3], [3, 0], [1, 1], [2, 2], [0, 1]])
+        >>> parts = {"fit": torch.tensor([0, 3]), "validation": torch.tensor([1]), "test": torch.tensor([2])}
+        >>> split_by_objects(scenes, parts, "mine").fit.tolist()
+        [0, 1]
+    """
+    codes = torch.full((scenes.space.num_objects,), _UNUSED)
+    for code, part in enumerate(PARTS):
+        codes[objects[part]] = code
+    of_scenes = _codes_of_scenes(codes[scenes.objects.clamp(min=0)], scenes.filled)
+    return _assemble(scenes, of_scenes, name, objects=objects, empty_validation=empty_validation)
 
 
 def _check_coverage(coverage: float, validation: float) -> None:

@@ -1,16 +1,19 @@
-"""Repair a two-tower model: fit maps at several coverages, report them on unseen objects, keep one as an embedder."""
+"""Repair a two-tower model at several coverages, by maps or by new weights, and keep one repair as an embedder."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+import torch
+
 from colligate import __version__
 from colligate.crossmodal.queries import QueryTemplates
-from colligate.crossmodal.repair import RepairSettings
+from colligate.crossmodal.repair import Repair, RepairSettings
 from colligate.crossmodal.repair_data import repair_data
 from colligate.crossmodal.repairing import Repaired, repair_curve
+from colligate.embedders.trained_pair import TrainedPairTower
 from colligate.engine import Clock, Report, fitting_threads, peak_memory
-from colligate.networks.maps import MapKind, save_map
+from colligate.networks.maps import save_map
 from colligate.records import (
     command,
     content_key,
@@ -21,23 +24,32 @@ from colligate.records import (
     unfinish,
     write_record,
 )
+from colligate.scenes.space import Scenes
+from colligate.scenes.splits import Split
 from colligate.study.battery import Study
+from colligate.study.ceiling import ceiling_rows
 from colligate.study.config import SourceConfig
 from colligate.study.crossmodal import TwoTowers, open_two_towers
+from colligate.study.finetune import FineTuned, FineTuner, FineTuneSettings, TrainedPair
 from colligate.study.provenance import describe_inputs
 from colligate.study.sources import store_of
+from colligate.training.penalty import PenaltyKind
 
 
 @dataclass(frozen=True, kw_only=True)
 class RepairConfig(SourceConfig):
     """Which two-tower model to repair, and by what."""
 
-    kinds: tuple[Literal["linear", "low_rank", "mlp", "product"], ...] = ("linear",)
-    """Maps to fit; the first one is kept as an embedder. `linear`: one matrix on the text side (LABCLIP). `low_rank`,
-    `mlp`: controls. `product`: values multiplied per object; it takes concepts parsed from captions, not the text
-    tower's vectors."""
+    kinds: tuple[Literal["linear", "low_rank", "mlp", "product", "finetune"], ...] = ("linear",)
+    """Repairs to fit; the first one is kept as an embedder. `linear`: one matrix on the text side (LABCLIP).
+    `low_rank`, `mlp`: controls. `product`: values multiplied per object; it takes concepts parsed from captions, not
+    the text tower's vectors. `finetune`: new weights for both towers of a model of `colligate train --preset pictures`,
+    trained on with swap negatives."""
     coverages: tuple[float, ...] = (0.3, 0.5, 0.7)
-    """Shares of the objects to fit on; the map of the largest one that can be had is kept."""
+    """Shares of the objects to fit on; the repair of the largest one that can be had is kept."""
+    hold_out: Literal["drawn", "training"] = "drawn"
+    """Which objects are held out: drawn ones, at each coverage, or those that the model's own training held out, so
+    that what it is judged on was never shown to it at all (models of `colligate train --preset pictures`)."""
     queries: tuple[str, ...] = QueryTemplates().values
     """Texts that ask for one value, as for `colligate recognize`."""
     objects: tuple[str, ...] = ()
@@ -50,22 +62,44 @@ class RepairConfig(SourceConfig):
     """Rank of `low_rank`, and of mixed products."""
     hidden: int = 256
     """Hidden units of `mlp`."""
+    finetune_steps: int = FineTuneSettings.steps
+    """Training steps of `finetune`."""
+    finetune_rate: float = FineTuneSettings.rate
+    """Highest learning rate of `finetune`."""
+    penalty: PenaltyKind = "none"
+    """Pull the picture tower of `finetune` towards a simple binding function: object-products, or additive (which can't
+    bind)."""
+    penalty_weight: float = FineTuneSettings.penalty_weight
+    """Weight of the penalty."""
+    ceiling: bool = True
+    """Also measure how far repairs could go, by what the picture tower alone tells of unseen objects."""
 
     def __post_init__(self) -> None:
         if not self.kinds or not self.coverages:
             raise ValueError("A repair needs at least one kind of map and one coverage; add --kinds linear.")
 
+        _ = self.maps, self.finetuning  # each checks its own part
+        if self.penalty != "none" and "finetune" not in self.kinds:
+            raise ValueError("The penalty acts on new weights only; add finetune to --kinds, or leave it out.")
+
     @property
-    def fitting(self) -> list[RepairSettings]:
-        """How each kind is fitted."""
-        return [
-            RepairSettings(kind=kind, steps=self.steps, rank=self.rank, hidden=self.hidden, seed=self.seed)
-            for kind in self.kinds
-        ]
+    def maps(self) -> dict[str, RepairSettings]:
+        """How each kind of map is fitted."""
+        return {
+            kind: RepairSettings(kind=kind, steps=self.steps, rank=self.rank, hidden=self.hidden, seed=self.seed)
+            for kind in self.kinds if kind != "finetune"
+        }  # fmt: skip
+
+    @property
+    def finetuning(self) -> FineTuneSettings:
+        """How weights are trained on."""
+        return FineTuneSettings(
+            steps=self.finetune_steps, rate=self.finetune_rate, penalty=self.penalty, penalty_weight=self.penalty_weight
+        )
 
 
 def repair(config: RepairConfig, *, report: Report | None = None) -> Study:
-    """Fit maps on the text side of a frozen model and write the first as an embedder, `repaired:RUNFOLDER`.
+    """Fit maps of texts, or train the model on, and write the first repair as an embedder, `repaired:RUNFOLDER`.
 
     Args:
         config: which model and maps; `embedder` may be the folder of a run whose model is to be repaired.
@@ -106,20 +140,31 @@ def repair(config: RepairConfig, *, report: Report | None = None) -> Study:
         )
     one = towers.embeddings.scenes.counts == 1
     singles = towers.embeddings[one] if bool(one.any()) else None
+    pair = TrainedPair.of(config.embedder) if {"finetune", "training"} & {*config.kinds, config.hold_out} else None
+    repairers = [
+        config.maps[kind] if kind != "finetune" else _tuner(config, towers, templates, pair, report)
+        for kind in config.kinds
+    ]
+    given = pair.split(data.scenes) if pair is not None and config.hold_out == "training" else None
     with clock.stage("repair"), fitting_threads() as threads:
         found, rows = repair_curve(
-            data, config.fitting, tuple(config.coverages), singles=singles, seed=config.seed, report=report
+            data, repairers, tuple(config.coverages), given=given, singles=singles, seed=config.seed, report=report
         )
+    if config.ceiling:
+        with clock.stage("ceiling"):
+            splits = {coverage: one.split for (_, coverage), one in found.items()}
+            for coverage, split in splits.items():
+                rows += ceiling_rows(data, split, coverage=coverage, seed=config.seed)
     kind, coverage = config.kinds[0], max(c for k, c in found if k == config.kinds[0])
     kept = found[kind, coverage]
-    told = _save(folder, config, towers, kept, kind, coverage)
+    told = [_save(folder, config, towers, kept, coverage), *_known(pair, kept.split, data.scenes)]
     inputs = describe_inputs(
         config, towers.source(config.embedder), data.scenes, singles=0 if singles is None else len(singles),
         split=kept.split,
     )  # fmt: skip
     record = run_facts(
         "repair", config.embedder, config, seconds=clock.seconds, memory=peak_memory(),
-        notes=[*towers.notes, told, *kept.split.notes],
+        notes=[*towers.notes, *told, *kept.split.notes],
     ) | {"command": command("repair", config), "inputs": inputs, "threads": threads}  # fmt: skip
     write_record(folder, record, rows, {}, {})
     return Study(folder, rows, record, None)
@@ -138,19 +183,47 @@ def _of_run(config: RepairConfig) -> RepairConfig:
     return replace(config, embedder=asked["embedder"], scenes=config.scenes or asked.get("scenes", ""))
 
 
-def _save(folder: Path, config: RepairConfig, towers: TwoTowers, kept: Repaired, kind: MapKind, coverage: float) -> str:
-    """Write the map, and say in a sentence what it is."""
-    fingerprint = towers.text_side.fingerprint
+def _tuner(
+    config: RepairConfig, towers: TwoTowers, templates: QueryTemplates, pair: TrainedPair | None, report: Report | None
+) -> FineTuner:
+    """What trains the model on."""
+    if pair is None or not isinstance(towers.scene_side, TrainedPairTower):
+        raise ValueError("Fine-tuning trains on pictures; choose a world that has some, and leave --tower out.")
+    return FineTuner(pair.network, towers.world, templates, config.finetuning, config.seed, report)
+
+
+def _known(pair: TrainedPair | None, split: Split, scenes: Scenes) -> list[str]:
+    """How many of the objects that a repair is judged on the model met in its own training."""
+    if pair is None or split.objects is None:
+        return []
+    try:
+        seen = pair.objects(scenes)["fit"]
+    except ValueError:
+        return []
+    test = split.objects["test"]
+    met = int(torch.isin(test, seen).sum())
+    return [f"Of the {len(test)} objects that the repair never saw, the model's own training had shown {met}."]
+
+
+def _save(folder: Path, config: RepairConfig, towers: TwoTowers, kept: Repaired, coverage: float) -> str:
+    """Write the repair, and say in a sentence what it is."""
+    kind, repair = config.kinds[0], kept.repair
+    fitted = {
+        "kind": kind, "coverage": coverage, "chosen": repair.chosen, "split": kept.split.name,
+        "world": towers.world.name, "scenes": towers.world.scenes.content_hash,
+    }  # fmt: skip
     unfinish(folder)
-    save_map(folder, kept.repair.map, kept.repair.shape, kept.repair.space, {
-        "embedder": config.embedder,
-        "read": {"layer": config.layer, "pooling": config.pooling, "normalize": config.normalize},
-        "tower": None if fingerprint is None else dict(fingerprint),
-        "fitted": {
-            "kind": kind, "coverage": coverage, "chosen": kept.repair.chosen, "tried": kept.repair.tried,
-            "split": kept.split.name, "world": towers.world.name, "scenes": towers.world.scenes.content_hash,
-        },
-    })  # fmt: skip
-    if kept.repair.chosen == "none":
-        return f"No {kind} map was better than none on validation objects, so the map that was kept changes nothing."
-    return f"The {kind} map of coverage {coverage:g} was kept ({kept.repair.chosen})."
+    if isinstance(repair, Repair):
+        fingerprint = towers.text_side.fingerprint
+        save_map(folder, repair.map, repair.shape, repair.space, {
+            "embedder": config.embedder,
+            "read": {"layer": config.layer, "pooling": config.pooling, "normalize": config.normalize},
+            "tower": None if fingerprint is None else dict(fingerprint),
+            "fitted": {**fitted, "tried": repair.tried},
+        })  # fmt: skip
+    else:
+        assert isinstance(repair, FineTuned)
+        repair.save(folder, config.embedder, kept.split, {**fitted, "curve": dict(repair.curve)})
+    if repair.chosen == "none":
+        return f"No {kind} repair was better than none on validation objects, so what was kept changes nothing."
+    return f"The {kind} repair of coverage {coverage:g} was kept ({repair.chosen})."
