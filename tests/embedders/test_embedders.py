@@ -1,5 +1,6 @@
 """Names, factories and `embed`: what users meet first."""
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from colligate.cli import main
 from colligate.embedders import Model, NoControl, Oracle, check_model, embed, load_model, random_init
 from colligate.records import WorkError
 from colligate.scenes.sources import read_labels
@@ -130,9 +132,72 @@ def test_a_factory_in_the_current_folder_is_found(tmp_path: Path, monkeypatch: p
         load_model("my_own_towers:misfiled")
     with pytest.raises(ValueError, match="expected an object with embed"):
         load_model("my_own_towers:broken")
-    with pytest.raises(ModuleNotFoundError, match="no_such_library_at_all"):
+    with pytest.raises(
+        WorkError, match=r"^lacking:tower raised ModuleNotFound.*no_such_library.*lacking.py, li"
+    ):
         load_model("lacking:tower")
     assert sys.path == before
+
+
+RAISING = """import json
+import torch
+from colligate.embedders import load_model
+
+def lookup():
+    return {}["weights"]
+
+def library():
+    return json.loads("{")
+
+def ours():
+    return load_model("oracle:nothing")
+
+def silent():
+    raise RuntimeError
+
+class Late:
+    kind, fingerprint = "text", {"of": "late"}
+    def embed(self, items):
+        return torch.ones(len(items), 2) @ torch.ones(3)
+    def embed_depth(self, items):
+        return {"layer 0": items.vectors}
+
+def late():
+    return Late()
+"""
+
+
+@pytest.mark.parametrize(
+    ("factory", "said"),
+    [
+        ("lookup", r"raised KeyError: 'weights' \(.*raising.py, line 6\); put"),
+        ("library", r"raised JSONDecodeError: Expecting property name .* \(.*raising.py, line 9\); put"),
+        ("ours", r"raised ValueError: .*nothing.* \(.*raising.py, line 12\); put"),
+        ("silent", r"raised RuntimeError \(.*raising.py, line 15\); put"),
+    ],
+)
+def test_a_factory_that_raises_is_told_in_one_sentence(
+    factory: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "raising.py").write_text(RAISING)
+    monkeypatch.chdir(tmp_path)
+    assert main(["check-model", f"raising:{factory}"]) == 1
+    assert re.fullmatch(rf"colligate: raising:{factory} {said} that right there\.\n", capsys.readouterr().err)
+
+
+def test_a_tower_that_raises_is_told_in_one_sentence(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "raising.py").write_text(RAISING)
+    (tmp_path / "halfway.py").write_text("def tower(:\n")
+    monkeypatch.chdir(tmp_path)
+    tower: Any = load_model("raising:late").towers["text"]
+    with pytest.raises(WorkError, match=r"^raising:late raised RuntimeError: .*raising.py, line 20\)"):
+        embed(tower, world, rows=torch.arange(2))
+    with pytest.raises(WorkError, match=r"^raising:late raised AttributeError: .*raising.py, line 22\)"):
+        tower.embed_depth(["red"])
+    with pytest.raises(WorkError, match=r"^halfway:tower raised SyntaxError: .*halfway.py, line 1\)"):
+        load_model("halfway:tower")
 
 
 def test_a_model_files_its_towers_by_kind() -> None:

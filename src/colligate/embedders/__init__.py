@@ -11,10 +11,8 @@ package.module:factory            your own: a function that gives a tower, a mod
 """
 
 import importlib
-import sys
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any, cast
+from collections.abc import Callable
+from typing import cast
 
 from colligate.embedders.controls import NoControl as NoControl
 from colligate.embedders.controls import random_init as random_init
@@ -26,6 +24,7 @@ from colligate.embedders.embedding import embed_tokens as embed_tokens
 from colligate.embedders.inspection import Finding as Finding
 from colligate.embedders.inspection import check_model as check_model
 from colligate.embedders.oracles import Oracle as Oracle
+from colligate.embedders.own import from_factory
 from colligate.embedders.towers import KINDS as KINDS
 from colligate.embedders.towers import LoadOptions as LoadOptions
 from colligate.embedders.towers import Model as Model
@@ -69,6 +68,7 @@ def load_model(
         ValueError: the name, layer, pooling, dtype or device does not exist.
         FileNotFoundError: the weights are not on this machine; the message says what to fetch and where to put it.
         ImportError: a library is missing; the message says which extra to install.
+        WorkError: a factory of the user's raised; the message says what, and in which line.
 
     Example:
         >>> load_model("oracle:no-binding:64").towers["scene"].dim
@@ -86,57 +86,4 @@ def load_model(
         raise ValueError(f"{name!r} names no embedder; write one of {known} or package.module:factory.")
     if layer is not None or pooling is not None or normalize:
         raise ValueError(f"{name} is your own embedder: choose its layer, pooling and normalisation in the factory.")
-    return _from_factory(name, prefix, rest)
-
-
-def _from_factory(name: str, module: str, factory: str) -> Model:
-    """Call the user's function and name what it gives."""
-    here = str(Path.cwd())
-    sys.path.insert(0, here)
-    try:
-        found: Any = importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise  # the user's module is there and lacks one of its own imports
-        raise ValueError(f"There is no module {module!r} to load {name} from, looked for in {here} too.") from error
-    finally:
-        sys.path.remove(here)
-    if not callable(getattr(found, factory, None)):
-        raise ValueError(f"Module {module!r} has no function {factory!r}; {name} must name one without arguments.")
-    given = getattr(found, factory)()
-    if isinstance(given, Model):
-        return given
-    towers = given if isinstance(given, Mapping) else {getattr(given, "kind", None): given}
-    for kind, tower in towers.items():
-        if kind not in KINDS or not callable(getattr(tower, "embed", None)):
-            raise ValueError(
-                f"{name} gave a {type(tower).__name__} under {kind!r}; expected an object with embed(items) and "
-                f"a kind of {', '.join(KINDS)}, a dict of them by kind, or a Model."
-            )
-    return Model(name, {str(kind): _with_fingerprint(tower) for kind, tower in towers.items()})
-
-
-class _Unkept:
-    """A user's tower that has no fingerprint, with one that says that its vectors are never kept."""
-
-    fingerprint = None
-
-    def __init__(self, tower: Any) -> None:
-        self._tower = tower
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._tower, name)
-
-    @property
-    def kind(self) -> str:
-        return self._tower.kind
-
-    def embed(self, items: Any) -> Any:
-        return self._tower.embed(items)
-
-
-def _with_fingerprint(tower: Any) -> Tower:
-    """The tower itself if it has one, else wrapped (it may be frozen), under its own name for messages."""
-    if hasattr(tower, "fingerprint"):
-        return tower
-    return cast("Tower", type(type(tower).__name__, (_Unkept,), {})(tower))
+    return from_factory(name)

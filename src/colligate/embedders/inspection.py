@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from colligate.embedders.towers import Model, NetworkTower, Tower
+from colligate.embedders.trained import TrainedTower
+from colligate.embedders.trained_pair import TrainedPairTower
 from colligate.scenes.worlds import Kind, World, load_world
 
 Verdict = Literal["good", "mind", "bad", "fact"]
@@ -38,7 +40,7 @@ def check_model(model: Model, world: World | None = None, *, items: int = 24) ->
 
     Args:
         model: the embedder.
-        world: where the items come from; None: the built-in `clevr2d`.
+        world: where the items come from; None: the built-in `clevr2d`, and for a model trained here its own.
         items: number of rows to try, spread over the world.
 
     Returns:
@@ -51,15 +53,16 @@ def check_model(model: Model, world: World | None = None, *, items: int = 24) ->
         >>> [(f.name, f.value) for f in found][:2]
         [('dim', 8), ('dtype', 'float32')]
     """
-    world = world or load_world("clevr2d")
     findings: list[Finding] = []
     for kind, tower in model.towers.items():
-        if kind not in world.kinds:
-            note = f"World {world.name!r} shows no {kind}s; this tower was not tried."
+        trained = isinstance(tower, TrainedTower | TrainedPairTower)
+        shown = world or load_world(tower.grid if trained else "clevr2d")
+        if kind not in shown.kinds:
+            note = f"World {shown.name!r} shows no {kind}s; this tower was not tried."
             findings.append(Finding(kind, "items", None, "mind", note))
             continue
-        rows = torch.linspace(0, len(world.scenes) - 1, min(items, len(world.scenes))).long()
-        findings.extend(_try(tower, world, rows))
+        rows = torch.linspace(0, len(shown.scenes) - 1, min(items, len(shown.scenes))).long()
+        findings.extend(_try(tower, shown, rows))
     return findings
 
 
