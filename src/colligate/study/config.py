@@ -31,6 +31,8 @@ class SourceConfig:
     """Which tower to study; by default the first that reads what the world shows."""
     caption: str | None = None
     """Template of one object's words in captions, such as "a {color} {shape}"."""
+    words: tuple[str, ...] = ()
+    """Other words for values, in captions and queries, such as cube=square for a model that never learned "cube"."""
     layer: int | None = None
     """Layer to read, 0 for the input embeddings, negative from the end; default: the model's own output."""
     pooling: str | None = None

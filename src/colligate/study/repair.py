@@ -24,7 +24,8 @@ from colligate.records import (
     unfinish,
     write_record,
 )
-from colligate.scenes.space import Scenes
+from colligate.scenes.captions import CaptionTemplate
+from colligate.scenes.space import ConceptSpace, Scenes
 from colligate.scenes.splits import Split
 from colligate.study.battery import Study
 from colligate.study.ceiling import ceiling_rows
@@ -32,7 +33,7 @@ from colligate.study.config import SourceConfig
 from colligate.study.crossmodal import TwoTowers, open_two_towers
 from colligate.study.finetune import FineTuned, FineTuner, FineTuneSettings, TrainedPair
 from colligate.study.provenance import describe_inputs
-from colligate.study.sources import store_of
+from colligate.study.sources import said_words, store_of
 from colligate.training.penalty import PenaltyKind
 
 
@@ -215,7 +216,10 @@ def _save(folder: Path, config: RepairConfig, towers: TwoTowers, kept: Repaired,
     unfinish(folder)
     if isinstance(repair, Repair):
         fingerprint = towers.text_side.fingerprint
-        save_map(folder, repair.map, repair.shape, repair.space, {
+        captions, space = towers.world.captions, repair.space
+        if isinstance(captions, CaptionTemplate):  # a map that reads values reads the words that captions say
+            space = ConceptSpace(said_words(space, captions))
+        save_map(folder, repair.map, repair.shape, space, {
             "embedder": config.embedder,
             "read": {"layer": config.layer, "pooling": config.pooling, "normalize": config.normalize},
             "tower": None if fingerprint is None else dict(fingerprint),

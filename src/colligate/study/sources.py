@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -17,6 +17,7 @@ from colligate.embeddings import Embeddings
 from colligate.engine import Report
 from colligate.scenes.captions import CaptionTemplate
 from colligate.scenes.sources import read_labels, read_space
+from colligate.scenes.space import ConceptSpace
 from colligate.scenes.tables import keep_of, listed
 from colligate.scenes.worlds import WORLDS, Kind, World, labels_bytes, load_world
 from colligate.store import Store
@@ -74,7 +75,7 @@ def open_model(config: SourceConfig) -> tuple[Model, World, tuple[str, ...]]:
     return model, open_world(replace(config, scenes=chosen)), (note,)
 
 
-MODEL_FLAGS = ("tower", "caption", "layer", "pooling", "device", "dtype", "online")
+MODEL_FLAGS = ("tower", "caption", "words", "layer", "pooling", "device", "dtype", "online")
 """Fields that say how a model is loaded or what it is shown, and say nothing of a file of vectors."""
 
 
@@ -105,7 +106,7 @@ def _read_world(config: SourceConfig, labels: Path) -> World:
 
 
 def open_world(config: SourceConfig) -> World:
-    """The world that a config names: a built-in one or the user's table, with the user's caption template."""
+    """The world that a config names: a built-in one or the user's table, with the user's caption template and words."""
     if not config.scenes:
         raise ValueError(f"Say which scenes to embed: --scenes {', '.join(WORLDS)} or a labels table.")
     given = Path(config.scenes)
@@ -116,7 +117,44 @@ def open_world(config: SourceConfig) -> World:
         for flag, value in (("--space", config.space), ("--keep", config.keep)):
             if value:
                 raise ValueError(f"{flag} goes with a labels table; {config.scenes} is a built-in world: leave it out.")
-    return world if config.caption is None else replace(world, captions=CaptionTemplate(config.caption))
+    if config.caption is not None:
+        world = replace(world, captions=CaptionTemplate(config.caption))
+    if not config.words:
+        return world
+    if not isinstance(world.captions, CaptionTemplate):
+        raise ValueError(f"World {world.name!r} has no caption template, so its words can't be others; add --caption.")
+    words = said_words(world.scenes.space, world.captions, config.words)
+    note = f"In captions and queries {listed(config.words)} (value = word)."
+    return replace(world, captions=replace(world.captions, words=words), notes=(*world.notes, note))
+
+
+def said_words(space: ConceptSpace, captions: CaptionTemplate, others: Sequence[str] = ()) -> dict[str, list[str]]:
+    """The words that captions say for the values of each concept.
+
+    Args:
+        space: whose values.
+        captions: how its scenes are said.
+        others: words to say instead, as value=word.
+
+    Raises:
+        ValueError: no value has that word, or it isn't written so.
+
+    Example:
+        >>> space = ConceptSpace(color=["red", "blue"], shape=["cube", "sphere"])
+        >>> said_words(space, CaptionTemplate(), ["cube=square", "sphere=circle"])
+        {'color': ['red', 'blue'], 'shape': ['square', 'circle']}
+    """
+    concepts = dict(zip(space.names, space.words, strict=True))
+    said = {name: list((captions.words or {}).get(name, own)) for name, own in concepts.items()}
+    for given in others:
+        value, equal, word = given.partition("=")
+        places = [(name, own.index(value)) for name, own in concepts.items() if value in own]
+        if not equal or not word or len(places) != 1:
+            known = "; ".join(f"{name} {listed(own)}" for name, own in concepts.items())
+            raise ValueError(f"--words {given!r} isn't value=word for one of the world's values ({known}).")
+        name, place = places[0]
+        said[name][place] = word
+    return said
 
 
 def _choose_tower(config: SourceConfig, model: Model, world: World) -> tuple[str, tuple[str, ...]]:
