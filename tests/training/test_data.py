@@ -187,6 +187,17 @@ def test_held_out_objects_appear_only_when_asked_and_never_as_positives():
     assert set(swapped(known, scenes[0], generator(2)).tolist()) - set(SEEN)
 
 
+def test_a_step_doesnt_grow_with_the_space():
+    """Of 125,000 objects a step asks for the batch's and a thousand more, never for the whole table."""
+    space = ConceptSpace(a=50, b=50, c=50)
+    pool = ObjectPool(space, torch.arange(0, space.num_objects, 3))
+    generator = torch.Generator().manual_seed(0)
+    objects = RandomObjects().draw(pool, 64, 2, generator)[None]
+    found = query_choice("auto", objects=len(pool.seen)).choose([pool], objects, [generator])
+    assert found.ids.shape[1] <= 2 * 64 + 1024
+    assert (found.ids.gather(1, found.columns.flatten(1)) == objects.flatten(1)).all()
+
+
 def test_members_with_fewer_queries_are_masked():
     pools = [pool(), pool(seen=range(12))]
     scenes = torch.tensor([[[0, 1]], [[2, 3]]])
@@ -219,7 +230,7 @@ def test_repeats_count_within_a_scene():
 
 @pytest.mark.parametrize("name", ["all", "random:0", "random:x", "swaps:-3", "table:", ""])
 def test_unknown_choices_are_refused(name):
-    with pytest.raises(ValueError, match=r"take table|positive number"):
+    with pytest.raises(ValueError, match=r"take auto, table|positive number"):
         query_choice(name)
 
 

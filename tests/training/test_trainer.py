@@ -190,7 +190,7 @@ def test_a_coverage_that_leaves_a_value_unseen_is_refused(hold_out):
         ({"slots": 1}, "Swaps need two objects"),
         ({"scenes": "quadruples", "batch": 17, "fewer": 0.0}, "has an odd one"),
         ({"heads": 3}, "multiple"),
-        ({"queries": "some"}, "take table"),
+        ({"queries": "some"}, "take auto, table"),
         ({"scenes": "some"}, "take random"),
         ({"temperature": 0.0}, "must be positive"),
     ],

@@ -54,7 +54,7 @@ def test_the_papers_preset(capsys, tmp_path):
         (["--coverage", "0.05"], "never shows"),
         (["--preset", "mine"], "only preset"),
         (["--encoder", "rnn"], "rnn"),
-        (["--queries", "some"], "take table"),
+        (["--queries", "some"], "take auto, table"),
         (["--device", "warp"], "no device"),
     ],
 )

@@ -70,9 +70,9 @@ class TrainConfig:
     four objects seen), or mixed:SHARE of quadruples."""
     fewer: float = 0.1
     """Share of scenes with fewer objects than slots."""
-    queries: str = "table"
-    """Objects that are queries at each step: table (every seen one), in-batch, swaps (and swaps; swaps:64 keeps 64 of
-    the batch's), random:N (and N random ones)."""
+    queries: str = "auto"
+    """Objects that are queries at each step: table (every seen one), auto (the table; where more than 4,096 objects are
+    seen, random:1024), in-batch, swaps (and swaps; swaps:64 keeps 64 of the batch's), random:N (and N random ones)."""
     held_out_negatives: bool = False
     """Let held-out objects be queries, where they are always negatives; the paper's code does."""
     loss: LossKind = "both"

@@ -119,15 +119,29 @@ def swapped(pool: ObjectPool, objects: Int[Tensor, "scene slot"], generator: tor
 QueryChoice = WholeTable | InBatch
 
 
-def query_choice(name: str, *, held_out: bool = False) -> QueryChoice:
+LONGEST_TABLE = 4096
+"""Most seen objects that are all asked for at every step unless told otherwise."""
+
+
+def query_choice(name: str, *, objects: int = 0, held_out: bool = False) -> QueryChoice:
     """The choice of a name: `table`, `in-batch`, `swaps` (those and swaps), `random:N` (those and N random ones).
 
-    `swaps:N` keeps at most N objects of the batch, as the authors' code does with 64.
+    `swaps:N` keeps at most N objects of the batch, as the authors' code does with 64. `auto` takes the table of up to
+    4,096 objects, else those of the batch and 1,024 random ones, so that a step doesn't grow with the space.
+
+    Args:
+        name: of the choice.
+        objects: how many there are to ask for.
+        held_out: whether held-out objects are asked for too.
 
     Example:
+        >>> query_choice("auto", objects=320), query_choice("auto", objects=37_500).random
+        (WholeTable(held_out=False), 1024)
         >>> query_choice("random:64").random
         64
     """
+    if name == "auto":
+        name = "table" if objects <= LONGEST_TABLE else "random:1024"
     kind, colon, given = name.partition(":")
     number = int(given) if given.isdigit() and int(given) else None
     if colon and number is None:
@@ -140,7 +154,7 @@ def query_choice(name: str, *, held_out: bool = False) -> QueryChoice:
         return InBatch(limit=number)
     if name == "table":
         return WholeTable(held_out)
-    raise ValueError(f"No choice of queries is called {name!r}; take table, in-batch, swaps or random:64.")
+    raise ValueError(f"No choice of queries is called {name!r}; take auto, table, in-batch, swaps or random:64.")
 
 
 def value_targets(space: ConceptSpace, values: Int[Tensor, "member scene slot concept"]) -> Targets:

@@ -81,7 +81,10 @@ class Trainer:
         self.objective = Objective(self.config.loss)
         self.value_objective = Objective("scene-to-query" if self.config.loss == "both" else self.config.loss)
         self.draw = scene_draw(self.config.scenes)
-        self.choice = query_choice(self.config.queries, held_out=self.config.held_out_negatives)
+        self.choice = query_choice(
+            self.config.queries, held_out=self.config.held_out_negatives,
+            objects=max(len(pool.seen) for pool in self.pools),
+        )  # fmt: skip
         self.step = 0
         self.curves: list[list[dict[str, float]]] = [[] for _ in configs]
         self.best = [Best(-1, -1.0) for _ in configs]
