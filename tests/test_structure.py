@@ -16,10 +16,11 @@ from colligate.records import Row, write_record
 from colligate.report.page import render_page
 from colligate.report.structure import judge_structure
 from colligate.scenes.space import ConceptSpace
+from colligate.study import structure as structure_module
 from colligate.study.battery import study
 from colligate.study.config import ComplexityConfig
 from colligate.study.crossmodal import RecognizeConfig, recognize
-from colligate.study.matched import RuleSettings, given_models, object_rules
+from colligate.study.matched import RuleSettings, given_models, object_rules, trained_model
 from colligate.study.structure import StructureConfig, structure, structure_rows
 from colligate.training.config import TrainConfig
 from colligate.training.loop import train
@@ -132,6 +133,28 @@ def test_rules_are_fitted_to_both_towers_of_trained_models(trained: list[Path], 
     page = render_page(dict(done.record), done.rows, {"models": done.models})
     assert "Do models whose towers match follow a simple rule?" in page
     assert "No verdict on" in page
+
+
+def test_a_model_is_fitted_once_for_all_calls_unless_its_file_is_damaged(
+    trained: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    fitted = list[str]()
+
+    def noted(folder: Path, settings: RuleSettings) -> dict[str, Any]:
+        fitted.append(folder.name)
+        return trained_model(folder, settings)
+
+    monkeypatch.setattr(structure_module, "trained_model", noted)
+    settings: dict[str, Any] = {"families": ("additive",), "scenes": 400, "heads": "queries", "runs": tmp_path}
+    alone = structure(StructureConfig(models=(trained[0],), **settings))
+    both = structure(StructureConfig(models=tuple(trained), **settings))
+    assert fitted == [trained[0].name, trained[1].name]
+    assert both.models[0] == alone.models[0]
+    for kept in (tmp_path / ".rules").iterdir():
+        kept.write_text("{", encoding="utf-8")
+    again = structure(StructureConfig(models=(trained[1], trained[0]), **settings))
+    assert fitted[2:] == [trained[1].name, trained[0].name]
+    assert again.models == both.models[::-1]
 
 
 def test_pictures_and_captions_have_two_towers(tmp_path: Path):

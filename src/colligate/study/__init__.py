@@ -6,6 +6,8 @@ colligate.study.battery      every measurement of one embedder
 colligate.study.rules        rules fitted on some objects, scored on others
 colligate.study.crossmodal   two towers: recognition by words, foils
 colligate.study.repair       maps fitted on a frozen model's text side
+colligate.study.matched      one model: how simple its towers are, how well they match
+colligate.study.structure    many models: does matching go with simple rules?
 colligate.study.provenance   what a record says of its inputs
 colligate.study.reproduce    a record, run again and compared
 """

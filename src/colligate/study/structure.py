@@ -3,7 +3,8 @@
 import csv
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from colligate import __version__
 from colligate.engine import Clock, Report, fitting_threads, peak_memory
-from colligate.records import Row, content_key, read_record, read_table, run_facts, settings, write_record
+from colligate.records import Row, content_key, read_record, read_table, run_facts, settings, write_atomic, write_record
 from colligate.study.matched import MATCHES, RuleSettings, given_models, setting_of, trained_model
 
 GIVEN = ("study", "complexity", "recognize")
@@ -105,13 +106,26 @@ def structure(config: StructureConfig, report: Report | None = None) -> Structur
         for i, of_model in enumerate(trained):
             if report is not None:
                 report("models", i, len(trained))
-            models.append(trained_model(of_model, config))
+            models.append(_fitted(of_model, config))
     rows = structure_rows(models, seed=config.seed)
     record = run_facts(
         "structure", f"{len(models)} models", config, seconds=clock.seconds, memory=peak_memory()
     ) | {"config": settings(config) | {"models": [str(f) for f in config.models]}, "threads": threads}  # fmt: skip
     write_record(folder, record, rows, {"models": models}, {})
     return Structure(folder, rows, models, read_record(folder))
+
+
+def _fitted(folder: Path, config: StructureConfig) -> dict[str, Any]:
+    """A model with its rules; an earlier call that fitted the same ones to it is found, so a killed run goes on."""
+    asked = {field.name: getattr(config, field.name) for field in fields(RuleSettings)}
+    key = content_key({"run": folder.name, "version": __version__, "rules": asked})
+    kept = config.runs / ".rules" / f"{key}.json"
+    if kept.is_file() and not config.force:
+        with suppress(ValueError):  # a damaged one is fitted again
+            return json.loads(kept.read_text(encoding="utf-8"))
+    found = trained_model(folder, config)
+    write_atomic(kept, json.dumps(found).encode())
+    return found
 
 
 def _trainings(folder: Path) -> list[Path]:
