@@ -11,7 +11,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colligate import records
 from colligate.records import (
     COLUMNS,
     SCHEMA,
@@ -19,8 +18,13 @@ from colligate.records import (
     WorkError,
     content_key,
     environment,
+    find_run,
+    open_run,
     read_record,
+    read_sealed,
     read_table,
+    runs,
+    sealed_json,
     table_bytes,
     with_random_init,
     write_atomic,
@@ -94,7 +98,7 @@ def test_a_table_that_is_no_text_is_a_failure_too(tmp_path: Path) -> None:
         read_table(tmp_path / "table.csv")
 
 
-@pytest.mark.parametrize(("text", "said"), [('{"schema": 1,', "is no JSON"), ("[]", "holds no record but a list")])
+@pytest.mark.parametrize(("text", "said"), [('{"schema": 1,', "is no JSON"), ("[]", "holds a list where an object")])
 def test_a_damaged_record_is_a_failure(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "record.json").write_text(text)
     with pytest.raises(WorkError, match=said):
@@ -158,12 +162,56 @@ def test_a_record_comes_back(tmp_path: Path) -> None:
     rows = [Row(id="probe.object", value=0.75, n=12)]
     arrays = {"split.fit": torch.arange(6).reshape(2, 3).T}  # not contiguous
     write_record(tmp_path, {"kind": "study"}, rows, {"points": [1.5]}, arrays)
-    assert read_record(tmp_path) == {"schema": SCHEMA, "kind": "study"}
-    assert read_table(tmp_path / "table.csv") == rows
-    assert json.loads((tmp_path / "figures.json").read_text()) == {"points": [1.5]}
-    from safetensors.torch import load_file
+    record = read_record(tmp_path)
+    assert list(record.pop("files")) == ["table.csv", "figures.json", "arrays.safetensors"]
+    assert record == {"schema": SCHEMA, "kind": "study"}
+    run = open_run(tmp_path)
+    assert run.rows == read_table(tmp_path / "table.csv") == rows
+    assert run.figures == {"points": [1.5]}
+    assert torch.equal(run.arrays["split.fit"], arrays["split.fit"])
 
-    assert torch.equal(load_file(tmp_path / "arrays.safetensors")["split.fit"], arrays["split.fit"])
+
+def test_files_of_one_kind_of_run_are_kept_and_guarded_like_the_others(tmp_path: Path) -> None:
+    write_record(tmp_path, {"kind": "sweep"}, [], {}, {}, {"runs.csv": b"folder"})
+    assert open_run(tmp_path).content("runs.csv") == b"folder"
+    (tmp_path / "runs.csv").write_bytes(b"folded")
+    with pytest.raises(WorkError, match=r"runs\.csv is damaged .*; run it again with --force\.$"):
+        open_run(tmp_path).content("runs.csv")
+    (tmp_path / "runs.csv").unlink()
+    with pytest.raises(WorkError, match=r"runs\.csv is missing"):
+        open_run(tmp_path).content("runs.csv")
+
+
+@settings(max_examples=200)
+@given(
+    content=st.dictionaries(st.text(max_size=5), st.none() | st.integers() | NUMBER | st.lists(NUMBER, max_size=3)),
+    where=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7),
+)  # fmt: skip
+def test_a_sealed_file_comes_back_and_any_flip_shows_or_changes_nothing(
+    content: dict[str, object], where: float, bit: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    content.pop("seal", None)
+    path = tmp_path_factory.mktemp("sealed") / "file.json"
+    path.write_bytes(sealed_json(path.name, content))
+    assert read_sealed(path, "write it again") == content
+    flipped = bytearray(path.read_bytes())
+    flipped[int(where * len(flipped))] ^= 1 << bit
+    path.write_bytes(bytes(flipped))
+    try:
+        found = read_sealed(path, "write it again")
+    except WorkError as error:
+        assert str(error).endswith("; write it again.")  # noqa: PT017 (either of two outcomes is right)
+    else:
+        assert content.items() <= found.items(), "only the name of the seal itself may have changed"
+
+
+def test_a_finished_run_is_found_unless_it_is_to_be_repeated(tmp_path: Path) -> None:
+    assert find_run(tmp_path) is None
+    write_record(tmp_path, {"kind": "study"}, [], {}, {})
+    found = find_run(tmp_path)
+    assert found is not None
+    assert found.record["kind"] == "study"
+    assert find_run(tmp_path, force=True) is None
 
 
 @pytest.mark.parametrize("fails", ["table.csv", "figures.json", "arrays.safetensors"])
@@ -175,7 +223,7 @@ def test_a_run_that_did_not_finish_is_not_taken_for_one(
             raise OSError(errno.ENOSPC, "No space left on device")
         path.write_bytes(content)
 
-    monkeypatch.setattr(records, "write_atomic", write)
+    monkeypatch.setattr(runs, "write_atomic", write)
     with pytest.raises(OSError, match="No space left"):
         write_record(tmp_path, {}, [], {}, {})
     with pytest.raises(ValueError, match=r"no record\.json"):
@@ -194,7 +242,7 @@ def test_a_repetition_that_is_killed_leaves_no_mixture_of_two_runs(
             raise KeyboardInterrupt
         write(path, content)
 
-    monkeypatch.setattr(records, "write_atomic", killed)
+    monkeypatch.setattr(runs, "write_atomic", killed)
     with pytest.raises(KeyboardInterrupt):
         write_record(tmp_path, {"kind": "study"}, [Row(id="a", value=2.0)], {}, {})
     with pytest.raises(ValueError, match=r"no record\.json"):

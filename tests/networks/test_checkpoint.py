@@ -1,7 +1,6 @@
 """Checkpoints: what is written comes back, what was changed is refused, a write cut short leaves the one before."""
 
 import errno
-import json
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from colligate.networks import checkpoint
 from colligate.networks.checkpoint import load_checkpoint, save_checkpoint
 from colligate.networks.dual import DualEncoder, DualShape
 from colligate.networks.encoders import EncoderShape
+from colligate.records import WorkError, read_sealed, sealed_json
 from colligate.scenes.space import ConceptSpace
 
 SPACE = ConceptSpace(color=["red", "blue"], shape=3)
@@ -43,7 +43,7 @@ def test_a_new_checkpoint_takes_the_place_of_the_old_one(tmp_path):
 
 def change(folder, **changes):
     path = folder / "model.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    path.write_bytes(sealed_json(path.name, read_sealed(path, "train again") | changes))
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,15 @@ def change(folder, **changes):
 def test_what_isnt_this_checkpoint_is_refused(tmp_path, changes, words):
     save_checkpoint(tmp_path, network(), {})
     change(tmp_path, **changes)
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(ValueError if "schema" in changes else WorkError, match=words):
+        load_checkpoint(tmp_path)
+
+
+def test_a_changed_word_of_a_checkpoint_is_found(tmp_path):
+    save_checkpoint(tmp_path, network(), {})
+    path = tmp_path / "model.json"
+    path.write_text(path.read_text().replace('"color"', '"colour"'))
+    with pytest.raises(WorkError, match=r"model\.json is damaged .*; train again with --force"):
         load_checkpoint(tmp_path)
 
 
@@ -68,7 +76,7 @@ def test_no_json_and_no_checkpoint(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"holds no model\.json"):
         load_checkpoint(tmp_path)
     (tmp_path / "model.json").write_text("{")
-    with pytest.raises(ValueError, match="is no JSON"):
+    with pytest.raises(WorkError, match="is no JSON"):
         load_checkpoint(tmp_path)
 
 

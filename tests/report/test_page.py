@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from markupsafe import escape
 
-from colligate.records import Row, write_record
+from colligate.records import Row, WorkError, write_record
 from colligate.report import render_page, write_page
 
 HOSTILE = "<script>alert(1)</script>"
@@ -142,13 +142,13 @@ def test_a_folder_becomes_a_page(tmp_path, studies, record, figures):
     [
         (lambda folder: (folder / "record.json").unlink(), "isn't a finished run"),
         (lambda folder: (folder / "record.json").write_text('{"schema": 99}'), "schema 99"),
-        (lambda folder: (folder / "table.csv").unlink(), "holds no table.csv"),
-        (lambda folder: (folder / "figures.json").write_text("{"), "figures.json isn't valid JSON"),
+        (lambda folder: (folder / "table.csv").unlink(), "table.csv is missing"),
+        (lambda folder: (folder / "figures.json").write_text("{"), "figures.json is damaged"),
     ],
 )
 def test_a_broken_folder_is_an_error_that_names_the_file(tmp_path, studies, record, spoil, message):
     write_record(tmp_path, record, studies["ragged"], {}, {})
     spoil(tmp_path)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, WorkError), match=message):
         write_page(tmp_path)
     assert not (tmp_path / "report.html").exists()

@@ -170,12 +170,12 @@ def show_run(
     if as_json:
         show(rows, as_json=True)
         return
-    from colligate.records import read_table
+    from colligate.records import open_run
     from colligate.report.kinds import KINDS, STUDY
     from colligate.report.page import write_page
 
     kind = KINDS.get(str(record.get("kind")), STUDY)
-    say(kind.judge(judged or read_table(folder / "table.csv"), str(record.get("name", "This model"))).sentence + "\n")
+    say(kind.judge(judged or open_run(folder).rows, str(record.get("name", "This model"))).sentence + "\n")
     show(rows, as_json=False)
     for note in record.get("notes", []):
         say(f"Note: {note}")

@@ -5,7 +5,6 @@ the new one or, if the write was cut short, the one before.
 """
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -15,7 +14,7 @@ import torch
 
 from colligate.networks.dual import DualEncoder, DualShape
 from colligate.networks.encoders import EncoderShape
-from colligate.records import write_atomic
+from colligate.records import WorkError, read_sealed, sealed_json, write_atomic
 from colligate.scenes.space import ConceptSpace
 
 SCHEMA = 1
@@ -73,7 +72,7 @@ def save_checkpoint(
             zip(model.space.names, map(list, model.space.words), strict=True)
         ), "slots": model.slots, "shape": asdict(model.shape), "facts": dict(facts),
     }  # fmt: skip
-    write_atomic(folder / "model.json", json.dumps(described, indent=1, allow_nan=False).encode())
+    write_atomic(folder / "model.json", sealed_json("model.json", described, indent=1))
     for old in folder.glob("weights-*.safetensors"):
         if old.name != name:
             old.unlink(missing_ok=True)
@@ -85,17 +84,15 @@ def load_checkpoint(folder: Path) -> Checkpoint:
 
     Raises:
         FileNotFoundError: there is no checkpoint.
-        ValueError: another schema, a file that was changed, or weights that don't fit the shape.
+        ValueError: another schema.
+        WorkError: a file that is damaged or was changed, or weights that don't fit the shape.
     """
     from safetensors.torch import load
 
     path = folder / "model.json"
     if not path.is_file():
         raise FileNotFoundError(f"{folder} holds no model.json; give the folder of a finished `colligate train` run.")
-    try:
-        described = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path} is no JSON ({error.msg}, line {error.lineno}); train again.") from None
+    described = read_sealed(path, "train again with --force")
     if described.get("schema") != SCHEMA:
         raise ValueError(
             f"{path} has checkpoint schema {described.get('schema')!r}; this version reads {SCHEMA}. Train again, or "
@@ -103,10 +100,10 @@ def load_checkpoint(folder: Path) -> Checkpoint:
         )
     file = folder / str(described["weights"])
     if file.resolve().parent != folder.resolve() or not file.is_file():
-        raise ValueError(f"{path} names weights {described['weights']!r} that aren't beside it; copy both files.")
+        raise WorkError(f"{path} names weights {described['weights']!r} that aren't beside it; copy both files.")
     content = file.read_bytes()
     if hashlib.sha256(content).hexdigest() != described["sha256"]:
-        raise ValueError(f"{file} isn't the file that {path.name} describes (its hash differs); copy it again.")
+        raise WorkError(f"{file} isn't the file that {path.name} describes (its hash differs); copy it again.")
     try:
         sizes: dict[str, Any] = described["shape"]
         sizes |= {name: EncoderShape(**sizes[name]) for name in ("scene", "query")}
@@ -114,7 +111,7 @@ def load_checkpoint(folder: Path) -> Checkpoint:
         model = DualEncoder(ConceptSpace(described["space"]), described["slots"], shape, [0])
         _load_own(model, load(content))
     except (KeyError, TypeError, RuntimeError) as error:
-        raise ValueError(f"{path} doesn't describe these weights ({error}); train again.") from None
+        raise WorkError(f"{path} doesn't describe these weights ({error}); train again with --force.") from None
     return Checkpoint(model, described["facts"], described["sha256"])
 
 

@@ -5,7 +5,6 @@ values alone, so a caption must be parsed before it, and it says so (`reads`); a
 """
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from colligate.binding import ValueTables
-from colligate.records import write_atomic
+from colligate.records import WorkError, read_sealed, sealed_json, write_atomic
 from colligate.scenes.space import ConceptSpace
 
 MapKind = Literal["linear", "low_rank", "mlp", "product"]
@@ -240,7 +239,7 @@ def save_map(folder: Path, map: nn.Module, shape: MapShape, space: ConceptSpace,
         "concepts": {name: list(words) for name, words in zip(space.names, space.words, strict=True)}, **facts,
     }  # fmt: skip
     write_atomic(folder / "map.safetensors", weights)
-    write_atomic(folder / "repair.json", json.dumps(told, indent=1, allow_nan=False).encode())
+    write_atomic(folder / "repair.json", sealed_json("repair.json", told, indent=1))
     return sha
 
 
@@ -268,7 +267,8 @@ def load_map(folder: Path) -> LoadedMap:
 
     Raises:
         FileNotFoundError: the folder holds no map.
-        ValueError: another schema, weights that are broken, or that don't fit what the JSON file says.
+        ValueError: another schema.
+        WorkError: a file that is damaged, or weights that don't fit what the JSON file says.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load
@@ -277,22 +277,21 @@ def load_map(folder: Path) -> LoadedMap:
     for path in (told_at, weights_at):
         if not path.is_file():
             raise FileNotFoundError(f"{path} is missing; name a folder that `colligate repair` wrote a map to.")
-    try:
-        told = json.loads(told_at.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{told_at} is no JSON ({error.msg}, line {error.lineno}); repair again.") from None
-    if not isinstance(told, dict) or told.get("schema") != SCHEMA:
+    told = read_sealed(told_at, "repair again with --force")
+    if told.get("schema") != SCHEMA:
         raise ValueError(f"{told_at} has another schema than {SCHEMA}, which this version reads; repair again.")
     raw = weights_at.read_bytes()
     sha = hashlib.sha256(raw).hexdigest()
     if sha != told.get("weights"):
-        raise ValueError(f"{weights_at} is not the file that {told_at.name} was written with; repair again.")
+        raise WorkError(
+            f"{weights_at} is not the file that {told_at.name} was written with; repair again with --force."
+        )
     try:
         space, shape = ConceptSpace(told["concepts"]), MapShape(**told["map"])
         map = shape.build(space).requires_grad_(False)
         map.load_state_dict(load(raw))
     except (KeyError, TypeError, RuntimeError, SafetensorError) as error:
-        raise ValueError(
-            f"{folder} holds no map of this version ({str(error).splitlines()[0]}); repair again."
+        raise WorkError(
+            f"{folder} holds no map of this version ({str(error).splitlines()[0]}); repair again with --force."
         ) from None
     return LoadedMap(map, shape, space, told, sha)

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from colligate.records import COLUMNS, Row, read_record, read_table, write_atomic
+from colligate.records import COLUMNS, Row, open_run, write_atomic
 from colligate.report.figures import BLUE, GREY, LEVELS, PURPLE, VERMILLION, Figure, tile_axis
 from colligate.report.kinds import KINDS, STUDY
 from colligate.report.questions import Section, Study
@@ -60,18 +60,11 @@ def read_run(folder: Path, title: str = "") -> Run:
     """Read a run's folder.
 
     Raises:
-        ValueError: the folder isn't a finished run of this version, or a file of it can't be read.
+        ValueError: the folder isn't a finished run of this version.
+        WorkError: a file of it is missing or damaged.
     """
-    record = read_record(folder)
-    figures = folder / "figures.json"
-    try:
-        given = json.loads(figures.read_text(encoding="utf-8")) if figures.is_file() else {}
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{figures} isn't valid JSON ({error}); run the study again.") from None
-    table = folder / "table.csv"
-    if not table.is_file():
-        raise ValueError(f"{folder} holds no table.csv; run the study again.")
-    return Run(record, read_table(table), given, title)
+    run = open_run(folder)
+    return Run(run.record, run.rows, run.figures, title)
 
 
 def part_folder(runs: Path, named: str) -> Path:
@@ -96,7 +89,8 @@ def write_page(folder: Path, out: Path | None = None) -> Path:
         Where the page is.
 
     Raises:
-        ValueError: the folder isn't a finished run of this version, or a file of it can't be read.
+        ValueError: the folder isn't a finished run of this version.
+        WorkError: a file of it is missing or damaged.
     """
     run = read_run(folder)
     parts = [

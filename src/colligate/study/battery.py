@@ -30,8 +30,7 @@ from colligate.geometry.views import views
 from colligate.records import (
     Row,
     content_key,
-    read_record,
-    read_table,
+    find_run,
     run_facts,
     settings,
     with_random_init,
@@ -114,9 +113,8 @@ def study(
         "files": file_hashes(edits=config.edits, control=config.control),
     }  # fmt: skip
     folder = config.runs / f"{kind}-{content_key(facts)}"
-    if (folder / "record.json").is_file() and not config.force:
-        record = read_record(folder)
-        return Study(folder, read_table(folder / "table.csv"), record, _write_page(folder, config, page), found=True)
+    if (run := find_run(folder, force=config.force)) is not None:
+        return Study(folder, run.rows, run.record, _write_page(folder, config, page), found=True)
     subject = Subject.of(source.embeddings, _rule(config, source), settings_of(config, report))
     chosen = tuple(BATTERIES) if only is None else only
     with fitting_threads() as threads:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from colligate.measures import ObjectBootstrap
-from colligate.records import Row, read_record, read_table
+from colligate.records import Row, open_run
 
 LEADING = (
     "probe.concept", "probe.object", "probe.object.swap", "r2.concept.least_squares", "r2.object.least_squares",
@@ -101,6 +101,7 @@ def compare(config: CompareConfig) -> list[Comparison]:
 
     Raises:
         ValueError: a folder is no finished run, or two runs have no number in common.
+        WorkError: a file of a run is missing or damaged.
 
     Source: G. Y. Zou, A. Donner, "Construction of confidence limits about effect measures", 2008 (square-and-add).
     """
@@ -109,10 +110,8 @@ def compare(config: CompareConfig) -> list[Comparison]:
 
 
 def _open(folder: Path) -> _Run:
-    from safetensors.torch import load_file
-
-    record, arrays = read_record(folder), folder / "arrays.safetensors"
-    return _Run(folder.name, record, read_table(folder / "table.csv"), load_file(arrays) if arrays.is_file() else {})
+    run = open_run(folder)
+    return _Run(folder.name, run.record, run.rows, run.arrays)
 
 
 def _compared(first: _Run, other: _Run, config: CompareConfig) -> Comparison:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from colligate import __version__
 from colligate.engine import Report, using_threads
-from colligate.records import NUMBERS, Row, read_record, read_table
+from colligate.records import NUMBERS, Row, open_run
 from colligate.study.battery import BATTERIES, study
 from colligate.study.config import ComplexityConfig, StudyConfig
 from colligate.study.crossmodal import FoilsConfig, RecognizeConfig, recognize, run_foils
@@ -72,6 +72,7 @@ def reproduce(folder: Path, *, tolerance: float = 1e-6, report: Report | None = 
 
     Raises:
         ValueError: the run gathers others, or its inputs can't be had, or are others than the record says.
+        WorkError: a file of the run is missing or damaged.
 
     Example:
         >>> with TemporaryDirectory() as runs:
@@ -81,7 +82,8 @@ def reproduce(folder: Path, *, tolerance: float = 1e-6, report: Report | None = 
         >>> compared.equal == compared.numbers, compared.differences
         (True, [])
     """
-    record, before = read_record(folder), read_table(folder / "table.csv")
+    run = open_run(folder)
+    record, before = run.record, run.rows
     way = _way(folder, record)
     _same_files(folder, record, _config(folder, record, way, Path()))
     with TemporaryDirectory() as elsewhere, using_threads(record.get("threads")):

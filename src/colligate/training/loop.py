@@ -13,7 +13,7 @@ from colligate import __version__
 from colligate.engine import Clock, Report, fitting_threads, peak_memory
 from colligate.networks.checkpoint import load_checkpoint, save_checkpoint
 from colligate.networks.dual import DualEncoder
-from colligate.records import Row, content_key, read_record, read_table, run_facts, settings, unfinish, write_record
+from colligate.records import Row, content_key, open_run, read_record, run_facts, settings, unfinish, write_record
 from colligate.training.config import TrainConfig
 from colligate.training.pairs import trainer_of
 from colligate.training.recognition import part_scenes, recognition_rows
@@ -104,7 +104,8 @@ def train_stack(
 
 
 def _found(folder: Path) -> Training:
-    return Training(folder, read_table(folder / "table.csv"), read_record(folder), found=True)
+    run = open_run(folder)
+    return Training(folder, run.rows, run.record, found=True)
 
 
 def _trained(configs: Sequence[TrainConfig], log: Log | None, report: Report | None, label: str) -> list[Training]:

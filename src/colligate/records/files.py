@@ -1,0 +1,101 @@
+"""Files that are whole or not there, and that tell when they were damaged."""
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+
+class WorkError(RuntimeError):
+    """The work failed, though the call was right: a model gave no usable vectors, a file of ours is damaged."""
+
+
+def write_atomic(path: Path, content: bytes) -> None:
+    """Write a file so that it is either all there or not there.
+
+    Raises:
+        OSError: the disk is full or the folder can't be written; nothing is left behind.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        mask = os.umask(0)
+        os.umask(mask)
+        Path(name).chmod(0o666 & ~mask)  # temporary files are private; results are as readable as the user's others
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def content_key(facts: Mapping[str, object]) -> str:
+    """Ten hex digits that name a run by its settings and inputs."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:10]
+
+
+def sealed_json(name: str, content: Mapping[str, object], indent: int | None = None) -> bytes:
+    """A JSON object with the hash of the rest of it under `seal`, by which `read_sealed` finds any damage.
+
+    Args:
+        name: of the file, for the message.
+        content: JSON-able.
+        indent: as in `json.dumps`.
+
+    Raises:
+        WorkError: a number that JSON can't hold, such as NaN.
+    """
+    return plain_json(name, {**content, "seal": _seal(json.loads(plain_json(name, content)))}, indent)
+
+
+def plain_json(name: str, content: object, indent: int | None = None) -> bytes:
+    """Content as JSON.
+
+    Raises:
+        WorkError: a number that JSON can't hold, such as NaN.
+    """
+    try:
+        return json.dumps(content, indent=indent, allow_nan=False).encode()
+    except ValueError as error:
+        raise WorkError(f"A number of {name} is not finite ({error}), so the run can't be kept.") from None
+
+
+def read_sealed(path: Path, again: str) -> dict[str, Any]:
+    """Read a JSON object and compare it with its seal; one without (no run of this version leaves such) as it is.
+
+    Args:
+        path: of the file.
+        again: the remedy, such as "train again".
+
+    Raises:
+        WorkError: it is no JSON object, or another than was written.
+
+    Example:
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "model.json"
+        ...     path.write_bytes(sealed_json(path.name, {"step": 7}))
+        ...     read_sealed(path, "train again")
+        86
+        {'step': 7}
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise WorkError(f"{path} is no JSON ({error}); {again}.") from None
+    if not isinstance(content, dict):
+        raise WorkError(f"{path} holds a {type(content).__name__} where an object is expected; {again}.")
+    found = cast("dict[str, Any]", content)
+    seal = found.pop("seal", None)
+    if seal is not None and seal != _seal(found):
+        raise WorkError(f"{path} is damaged (its checksum differs); {again}.")
+    return found
+
+
+def _seal(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
