@@ -151,7 +151,7 @@ def _embedder(config: PaperConfig, report: Report | None) -> Part:
 
 def _rules(config: PaperConfig, trained: list[Path], report: Report | None) -> Part:
     done = structure(
-        StructureConfig(trained=tuple(trained), seed=config.seed, runs=config.runs, force=config.force), report
+        StructureConfig(models=tuple(trained), seed=config.seed, runs=config.runs, force=config.force), report
     )
     return Part.of("Rules of the trained models", done.folder)
 
