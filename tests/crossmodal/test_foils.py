@@ -164,6 +164,14 @@ ARO = [{"image_path": r["picture"], "true_caption": r["caption"], "false_caption
         "bbox_w": 5, "bbox_h": 6} for r in ROWS]  # fmt: skip
 WINO = [{"id": i, "image_0": "p0", "image_1": "p1", "caption_0": r["caption"], "caption_1": r["foil"]}
         for i, r in enumerate(ROWS)]  # fmt: skip
+ORDER = [{"image": f"p{i % 4}.png", "caption_options": [f"a cat {i} lies on the mat", f"cat a {i} lies on the mat",
+          f"on the mat a cat {i} lies", f"lies a cat on the mat {i}", f"the mat lies on a cat {i}"]}
+         for i in range(1200)]  # fmt: skip
+HARD = [{"images": row["image"], "correct_caption": said[0]} | {f"hard_text_{n}": said[n] for n in range(1, 5)}
+        for row in ORDER for said in [row["caption_options"]]]  # fmt: skip
+KARPATHY = [{"image": f"p{i % 4}.png", "caption": [f"A cat, number {i}, lies on the red mat by the door.",
+                                                  f"A mat under cat number {i} in the house of its owner."]}
+            for i in range(600)]  # fmt: skip
 
 
 def written(folder: Path, layout: str) -> Path:
@@ -198,6 +206,96 @@ def test_tables_of_a_thousand_rows_go_through_the_same_code(layout: str, picture
             row.id: row.value for row in group_rows("crossmodal.groups.table", vectors, text, found.table, draws=20)
         }
         assert rows["crossmodal.groups.table.text"] == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize("layout", ["options.json", "hard.jsonl", "hard.csv", "karpathy.json"])
+def test_sets_of_word_orders_are_read_in_all_their_layouts(
+    layout: str, pictures: Path, tmp_path: Path, documented: Callable[[str], bool]
+):
+    path = tmp_path / layout
+    rows = {"options.json": ORDER, "karpathy.json": KARPATHY}.get(layout, HARD)
+    if layout.endswith(".csv"):
+        pd.DataFrame(rows).to_csv(path, index=False)
+    else:
+        path.write_text("\n".join(map(json.dumps, rows)) if layout.endswith("jsonl") else json.dumps(rows))
+    found = read_foils(path, pictures)
+    assert found.layout == "ARO order"
+    table = found.table
+    assert isinstance(table, FoilTable)
+    assert table.groups is not None
+    captions, each = 1200, 2 if "karpathy" in layout else 4
+    assert len(table.rows) > 0.95 * captions * each  # a shuffle may give the caption's own order
+    assert int(table.groups.max()) == captions - 1
+    assert bool(table.same_words.all())
+    assert all(("left out" in note) or ("made here" in note) for note in found.notes)
+    bag = load_model("oracle:pair-bag:32").towers["text"]
+    vectors = torch.randn(4, 32, generator=torch.Generator().manual_seed(0))
+
+    class Bag:
+        """A bag of words: the same vector for any order."""
+
+        kind, fingerprint = bag.kind, None
+
+        def embed(self, items: list[str]) -> torch.Tensor:
+            drawn = [torch.Generator().manual_seed(sum(map(ord, "".join(sorted(text))))) for text in items]
+            return torch.stack([torch.randn(32, generator=g) for g in drawn])
+
+    judged = {row.id: row for row in table_rows("crossmodal.foil.table", vectors, Bag(), table, draws=20)}
+    assert [id for id in judged if not documented(id)] == []
+    assert judged["crossmodal.foil.table"].value == 0.5
+    assert judged["crossmodal.foil.table.ties"].value == 1.0
+    best = judged["crossmodal.foil.table.all"]  # all tie: one of the caption and its foils at random
+    assert best.n == captions
+    assert best.value == pytest.approx(best.chance)
+    kinds = {"within_trigrams", "trigrams"} if "karpathy" in layout else {f"foil{n}" for n in range(1, 5)}
+    assert kinds == set(table.kinds)
+    assert all(judged[f"crossmodal.foil.table.{kind}"].value == 0.5 for kind in kinds)
+
+
+def test_shuffles_keep_threes_and_the_words_within_them(pictures: Path, tmp_path: Path):
+    path = tmp_path / "captions.json"
+    path.write_text(json.dumps([{"image": "p0.png", "caption": ["One two three, four five six: seven."]}]))
+    tables = [read_foils(path, pictures, seed).table for seed in range(20)]
+    threes = [["one", "two", "three"], ["four", "five", "six"], ["seven"]]
+    within, among = set[str](), set[str]()
+    for table in tables:
+        assert isinstance(table, FoilTable)
+        assert set(table.captions) == {"one two three four five six seven"}
+        for kind, foil in zip(table.kinds, table.foils, strict=True):
+            words = foil.split()
+            if kind == "within_trigrams":
+                assert [sorted(words[i : i + 3]) for i in (0, 3, 6)] == [sorted(three) for three in threes]
+                within.add(foil)
+            else:
+                assert all(" ".join(three) in foil for three in threes)
+                among.add(foil)
+    assert min(len(within), len(among)) > 3
+
+
+def test_a_caption_must_beat_all_its_foils():
+    class Axes(Lettered):
+        def embed(self, items: list[str]) -> torch.Tensor:
+            return torch.tensor([[{"right": 1.0, "near": 1.0, "wrong": 0.5, "worse": 0.0, "best": 2.0}[i], 1.0]
+                                 for i in items])  # fmt: skip
+
+    table = FoilTable(
+        "mine", torch.zeros(6, dtype=torch.int64), ("right",) * 6, ("wrong", "worse", "wrong", "near", "best", "worse"),
+        kinds=("a", "b") * 3, groups=torch.tensor([0, 0, 1, 1, 2, 2]),
+    )  # fmt: skip
+    found = {row.id: row for row in table_rows("t", torch.tensor([[1.0, 0.0]]), Axes(), table, draws=20)}
+    assert found["t.all"].value == pytest.approx((1 + 0.5 + 0) / 3)
+    assert found["t.all"].chance == pytest.approx(1 / 3)
+    assert found["t.a"].value == pytest.approx(2 / 3)
+    assert found["t.b"].value == pytest.approx(2.5 / 3)
+
+
+def test_orders_without_foils_are_told(pictures: Path, tmp_path: Path):
+    (tmp_path / "a.json").write_text('[{"image": "p0.png", "caption_options": ["alone"]}]')
+    with pytest.raises(ValueError, match="row 0 has no captions in order"):
+        read_foils(tmp_path / "a.json", pictures)
+    (tmp_path / "b.json").write_text('[{"image": "p0.png", "caption_options": ["a b", "a b"]}]')
+    with pytest.raises(ValueError, match="has no pairs of caption and foil"):
+        read_foils(tmp_path / "b.json", pictures)
 
 
 def test_bag_identical_rows_stand_apart(pictures: Path, tmp_path: Path):

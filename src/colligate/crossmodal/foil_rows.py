@@ -81,6 +81,9 @@ def table_rows(
 ) -> list[Row]:
     """The share of pairs whose caption wins, ties as one half; the share of ties; and both where the words are alike.
 
+    Where foils are of several kinds, each kind by itself too; where a caption has several foils, the share of captions
+    that beat all of theirs (the benchmarks' precision at 1; a tie with n foils counts 1 / (1 + n)).
+
     Args:
         id: what the rows' ids begin with.
         pictures: vectors of the pictures that `table` points at.
@@ -97,7 +100,26 @@ def table_rows(
     alike = table.same_words
     if bool(alike.any()) and not bool(alike.all()):
         rows += _judged(f"{id}.same_words", outcomes, bootstrap, alike, reason=note)
+    for kind in dict.fromkeys(table.kinds):
+        where = torch.tensor([one == kind for one in table.kinds])
+        rows += _judged(f"{id}.{kind}", outcomes, bootstrap, where, reason=note)
+    if table.groups is not None:
+        rows.append(_beating_all(f"{id}.all", outcomes, table, table.groups, draws, seed))
     return rows
+
+
+def _beating_all(
+    id: str, outcomes: FoilOutcomes, table: FoilTable, groups: Int[Tensor, " pair"], draws: int, seed: int
+) -> Row:
+    num = int(groups.max()) + 1
+    foils, lost, ties = (torch.zeros(num).index_add_(0, groups, of) for of in (
+        torch.ones(len(groups)), (outcomes.hits == 0).float(), outcomes.ties.float()
+    ))  # fmt: skip
+    pictures = torch.zeros(num, dtype=torch.int64)
+    pictures[groups] = table.rows
+    hits = torch.where(lost > 0, 0.0, 1 / (1 + ties))
+    bootstrap = ObjectBootstrap(pictures[:, None], draws=draws, seed=seed)
+    return estimate_row(id, bootstrap.mean(hits), chance=float((1 / (1 + foils)).mean()))
 
 
 def _judged(id: str, outcomes: FoilOutcomes, bootstrap: ObjectBootstrap, where: Tensor, **more: Any) -> list[Row]:

@@ -30,6 +30,8 @@ class FoilTable:
         captions: what is true of it.
         foils: what isn't (or, for a control, what is just as true).
         control: both captions are true: the number shows a preference, one half being none.
+        kinds: where pairs are of several kinds, the kind of each.
+        groups: where a caption has several foils, the number of its group, from 0: it should beat all of them.
 
     Raises:
         ValueError: columns of unequal length, no row, or a foil equal to its caption.
@@ -45,6 +47,8 @@ class FoilTable:
     captions: tuple[str, ...]
     foils: tuple[str, ...]
     control: bool = False
+    kinds: tuple[str, ...] = ()
+    groups: Int[Tensor, " pair"] | None = None
 
     def __post_init__(self) -> None:
         if not len(self.rows) == len(self.captions) == len(self.foils):

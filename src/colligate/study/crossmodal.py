@@ -211,7 +211,7 @@ def run_foils(config: FoilsConfig, *, report: Report | None = None) -> Study:
 
 def _test_file(config: FoilsConfig, path: Path, clock: Clock) -> Study:
     """The same for a file of pictures, captions and foils."""
-    found = read_foils(path, config.pictures or path.parent)
+    found = read_foils(path, config.pictures or path.parent, config.seed)
     model = load_model(
         config.embedder, device=config.device, dtype=config.dtype, layer=config.layer, pooling=config.pooling,
         normalize=config.normalize, offline=not config.online,
@@ -232,7 +232,8 @@ def _test_file(config: FoilsConfig, path: Path, clock: Clock) -> Study:
     with clock.stage("foils"), fitting_threads() as threads:
         rows = file_rows(found, vectors, text_side, seed=config.seed)
     record = run_facts(
-        "foils", config.embedder, config, seconds=clock.seconds, memory=peak_memory(), notes=model.notes
+        "foils", config.embedder, config, seconds=clock.seconds, memory=peak_memory(),
+        notes=(*model.notes, *found.notes),
     ) | {"command": command("foils", config), "threads": threads, "inputs": {
         "model": {"name": config.embedder}, "world": {"name": path.name, "layout": found.layout},
         "files": facts["files"],
