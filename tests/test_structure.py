@@ -127,7 +127,7 @@ def test_rules_are_fitted_to_both_towers_of_trained_models(trained: list[Path], 
     )  # fmt: skip
     done = structure(config)
     assert [model["run"] for model in done.models] == [folder.name for folder in trained]
-    assert [list(model["fits"]) for model in done.models] == [["scene", "query"], ["scene"]]
+    assert [list(model["fits"]) for model in done.models] == [["scene", "query"], ["shared"]]
     assert all(-5 < rule["r2"] <= 1 for model in done.models for fit in model["fits"].values() for rule in fit["rules"])
     assert structure(config).rows == done.rows
     page = render_page(dict(done.record), done.rows, {"models": done.models})

@@ -11,7 +11,8 @@ from colligate.report.verdict import Verdict, rule_in_words
 
 PAPER = "The paper reports r above .9 over some 500 models, for the global product read by the models' query vectors."
 TOWERS = {
-    "scene": "scene encoder", "query": "query encoder", "picture": "picture tower", "text": "text tower",
+    "shared": "shared encoder", "scene": "scene encoder", "query": "query encoder", "picture": "picture tower",
+    "text": "text tower",
 }  # fmt: skip
 """What towers are called in sentences."""
 
@@ -98,8 +99,9 @@ def _figure(models: Sequence[Mapping[str, Any]], tower: str, measure: str) -> Fi
             series.setdefault(label, []).append((float(x), float(rule[measure]), described(model)))
     axis, title = UP[measure]
     return scatter(
-        f"structure-{tower}-{measure}", f"Matching against the {TOWERS[tower]}'s simplicity: {title}", series,
+        f"structure-{tower}-{measure}", f"{title.capitalize()}: simple rules of the {TOWERS[tower]}", series,
         axes=("unseen objects recognized across towers, against the swap", axis), half=True,
+        note="Less than none lies below the figure." if measure == "r2" else "",
     )  # fmt: skip
 
 

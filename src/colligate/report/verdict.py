@@ -315,6 +315,8 @@ def rule_in_words(family: str) -> str:
     plain = {
         "additive": "sum of values", "object_product": "sum and product within objects",
         "global_product": "sum and product over the scene", "convolution": "sum and convolution within objects",
+        "object_product.head": "sum and mixed products within objects",
+        "global_product.head": "sum and mixed products over the scene",
         "forest": "random forest", "boosted": "boosted trees",
     }  # fmt: skip
     if family.startswith("mlp") and family[3:].isdigit():

@@ -57,8 +57,9 @@ class RuleSettings:
 def trained_model(folder: Path, settings: RuleSettings) -> dict[str, Any]:
     """Rules of both towers of a model that `train` left, and its own recognition.
 
-    A scene tower is asked for ordered pairs of a sub-grid's objects. The tower that is asked is a map of its own unless
-    it is the scenes' encoder: of single objects where queries are tokens, of captions of pairs where they are texts.
+    A scene tower is asked for ordered pairs of a sub-grid's objects. So is `shared`, an encoder that reads both scenes
+    and queries: there the two match wherever it treats a scene as the sum of its objects, however it maps those. A
+    query tower of its own is a map of single objects where queries are tokens, of captions where they are texts.
 
     Args:
         folder: a run of `train`.
@@ -100,10 +101,10 @@ def _of_scenes(towers: Mapping[str, Any], settings: RuleSettings) -> dict[str, A
     values = tuple(of[:size] for of, size in zip(tower.value_queries(), space.sizes, strict=True))
     asked = tower.object_queries(objects)
     seen = Embeddings(tower.embed(scenes), scenes)
-    found = {"scene": _curve(seen, (values, asked), settings)}
-    if tower.network.query is not tower.network.scene:
-        found["query"] = {"rules": object_rules(asked, seen, settings), "ceiling": []}
-    return found
+    of_scenes = _curve(seen, (values, asked), settings)
+    if tower.network.query is tower.network.scene:
+        return {"shared": of_scenes}
+    return {"scene": of_scenes, "query": {"rules": object_rules(asked, seen, settings), "ceiling": []}}
 
 
 def _of_pictures(towers: Mapping[str, Any], settings: RuleSettings) -> dict[str, Any]:
