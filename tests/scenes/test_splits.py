@@ -259,6 +259,22 @@ def test_by_swaps_refuses_worlds_without_room() -> None:
         BySwaps(0.5).split(same.scenes([[o, o] for o in range(32)]), 0)
 
 
+@pytest.mark.parametrize("sizes", [(8, 3), (8, 8), (4, 3), (16, 9), (4, 3, 3)])
+def test_a_coverage_that_leaves_no_swaps_names_the_highest_that_does(sizes: tuple[int, ...]) -> None:
+    space = ConceptSpace(**{f"concept{i}": size for i, size in enumerate(sizes)})
+    with pytest.raises(ValueError, match=r"the highest coverage that leaves some is [\d.]+\.$") as told:
+        BySwaps(coverage=0.99).objects(space, 0)
+    most = float(str(told.value).rpartition(" ")[2].rstrip("."))
+    assert len(BySwaps(coverage=most).objects(space, 0)["test"]) >= 4
+    with pytest.raises(ValueError, match="can't be held out"):
+        BySwaps(coverage=most + 0.05).objects(space, 0)
+
+
+def test_values_too_few_for_swaps_at_any_coverage_are_said_to_be() -> None:
+    with pytest.raises(ValueError, match="use values in greater number"):
+        BySwaps().objects(ConceptSpace(color=2, shape=2), 0)
+
+
 @FEW
 @given(seed=SEEDS, slots=st.integers(1, 3))
 def test_swaps_within_agrees_with_trying_every_swap(seed: int, slots: int) -> None:

@@ -7,7 +7,7 @@ hold out what can stand in a slot, `BySwaps` holds out objects so that binding c
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Literal, Protocol, runtime_checkable
 
@@ -406,7 +406,24 @@ class BySwaps:
         return {part: object_codes.eq(i).nonzero()[:, 0] for i, part in enumerate(PARTS)}
 
     def _plan(self, space: ConceptSpace) -> tuple[int, list[int], tuple[int, int]]:
-        """Which concept is grouped, how many values of each other one a block has, and lines for validation, test."""
+        """Which concept is grouped, how many values of each other one a block has, and lines for validation, test.
+
+        Raises:
+            ValueError: too few values for closed quadruples at this coverage; the message names one that leaves some.
+        """
+        plan = self._planned(space)
+        if plan is None:
+            lower = (round(0.05 * step, 2) for step in range(19, 0, -1) if 0.05 * step < self.coverage)
+            most = next((c for c in lower if replace(self, coverage=c)._planned(space) is not None), None)
+            advice = f"the highest coverage that leaves some is {most:g}" if most else "use values in greater number"
+            raise ValueError(
+                f"Closed swap quadruples can't be held out of {'x'.join(map(str, space.sizes))} values at coverage "
+                f"{self.coverage:g}; {advice}."
+            )
+        return plan
+
+    def _planned(self, space: ConceptSpace) -> tuple[int, list[int], tuple[int, int]] | None:
+        """The plan, or None where no two lines are left to test on."""
         wide = max(range(space.num_concepts), key=lambda c: space.sizes[c])
         others = [size for c, size in enumerate(space.sizes) if c != wide]
         roots = max(1, sum(size > 2 for size in others))
@@ -417,10 +434,7 @@ class BySwaps:
         lines = min(held // across, space.sizes[wide])
         validation = max(2, math.floor(self.validation * lines + 0.5)) if self.validation else 0
         if across < 2 or lines - validation < 2:
-            raise ValueError(
-                f"Closed swap quadruples can't be held out of {'x'.join(map(str, space.sizes))} values at coverage "
-                f"{self.coverage:g}; lower the coverage, or give two concepts at least 4 and 3 values."
-            )
+            return None
         return wide, sides, (validation, lines - validation)
 
     @staticmethod
