@@ -358,6 +358,27 @@ def test_missing_files_and_boxes_outside_are_told(pictures: Path, tmp_path: Path
         read_foils(tmp_path / "aro.json", pictures).pictures[0].open()
 
 
+def test_pictures_of_foils_are_opened_like_all_others(tmp_path: Path):
+    """Turned upright and made RGB; animations and broken files are one sentence."""
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.new("RGB", (4, 2)).save(tmp_path / "turned.png", exif=exif)
+    Image.new("L", (4, 2)).save(tmp_path / "gray.png")
+    frames = [Image.new("RGB", (4, 2), color) for color in ("red", "blue")]
+    frames[0].save(tmp_path / "moving.gif", save_all=True, append_images=frames[1:])
+    (tmp_path / "broken.png").write_bytes(b"no picture")
+    names = ("turned.png", "gray.png", "moving.gif", "broken.png")
+    rows = [{"picture": name, "caption": "a cat on a mat", "foil": "a mat on a cat"} for name in names]
+    pd.DataFrame(rows).to_csv(tmp_path / "t.csv", index=False)
+    turned, gray, moving, broken = read_foils(tmp_path / "t.csv", tmp_path).pictures
+    assert turned.open().size == (2, 4)
+    assert gray.open().mode == "RGB"
+    with pytest.raises(ValueError, match="is animated"):
+        moving.open()
+    with pytest.raises(ValueError, match="can't be read"):
+        broken.open()
+
+
 def test_what_cannot_be_compared_is_told():
     text = load_model("oracle:pair-bag:8").towers["text"]
     table = FoilTable("mine", torch.tensor([0, 5]), ("a cat", "a dog"), ("a dog", "a cat"))

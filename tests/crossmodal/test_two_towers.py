@@ -14,7 +14,7 @@ from PIL import Image
 from colligate.cli import main
 from colligate.embedders import embed, load_model
 from colligate.embedders.repaired import RepairedTower, parse_captions
-from colligate.records import read_record, read_table
+from colligate.records import read_record, read_sealed, read_table, sealed_json
 from colligate.scenes.space import ConceptSpace
 from colligate.scenes.worlds import World, labels_bytes, load_world, render
 
@@ -123,11 +123,11 @@ def test_the_product_head_reads_captions_and_says_so(tmp_path: Path, run: Callab
 def test_a_map_of_another_tower_is_refused(tmp_path: Path, run: Callable):
     assert run("repair", "oracle:pair-rotated:16", "--scenes", "clevr", "--coverages", "0.5", "--steps", "0")[0] == 0
     told = only(tmp_path, "repair") / "repair.json"
-    facts = json.loads(told.read_text())
-    told.write_text(json.dumps({**facts, "embedder": "oracle:pair-bag:16"}))
+    facts = read_sealed(told, "repair again")
+    told.write_bytes(sealed_json(told.name, {**facts, "embedder": "oracle:pair-bag:16"}))
     with pytest.raises(ValueError, match="is another than the one"):
         load_model(f"repaired:{told.parent}")
-    told.write_text(json.dumps({**facts, "embedder": "oracle:no-binding:16"}))
+    told.write_bytes(sealed_json(told.name, {**facts, "embedder": "oracle:no-binding:16"}))
     with pytest.raises(ValueError, match="has no text tower"):
         load_model(f"repaired:{told.parent}")
     with pytest.raises(ValueError, match="leave layer, pooling and normalize out"):

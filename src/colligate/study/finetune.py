@@ -179,10 +179,10 @@ class _Tuning:
         # Only foils of fit objects are ever said; the others are not even put into words.
         foiled = self.contrast.foiled(split.fit)
         foils = World("foils", data.foils[foiled], part.captions).texts()
-        self.captions = [self.teller.tokenize(text) for text in said]
-        self.foils = dict(zip(foiled.tolist(), (self.teller.tokenize(text) for text in foils), strict=True))
+        self.captions = [tuple(self.teller.tokenize(text)) for text in said]
+        self.foils = dict(zip(foiled.tolist(), (tuple(self.teller.tokenize(text)) for text in foils), strict=True))
         asked = query_worlds(tuner.world, tuner.templates)
-        self.queries = [self.teller.tokenize(text) for of in asked for wording in of for text in wording.texts()]
+        self.queries = [tuple(self.teller.tokenize(text)) for of in asked for wording in of for text in wording.texts()]
         self.wordings = [len(of) for of in asked]
         self.swaps = _rows_of(data.foils, data.scenes, split.fit)
         self.precision = chosen_precision("auto", self.network.log_scale.device)
@@ -232,13 +232,15 @@ class _Tuning:
         """The loss of a batch of fit scenes."""
         foiled = self.contrast.foiled(rows)
         texts = [*(self.captions[i] for i in self.place[rows].tolist()), *(self.foils[i] for i in foiled.tolist())]
+        once = {text: number for number, text in enumerate(dict.fromkeys(texts))}  # a swap's caption is often there
         network, device = self.network, self.network.log_scale.device
         with torch.autocast(device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
             shown = self.reader.encode_pixels(self.pixels[self.place[rows]][None].to(device))
-            told = self.teller.encode_texts([*texts, *self.queries])
-        scenes, said = network.compared(shown), network.compared(told)[0]
+            told = self.teller.encode_texts([*once, *self.queries])
+        scenes, told = network.compared(shown), network.compared(told)[0]
+        said = told[torch.tensor([once[text] for text in texts], device=device)]
         scale = network.log_scale.exp().clamp(max=100.0)[0, 0, 0]
-        said = torch.cat([said[: len(texts)], *self._asked(said[len(texts) :])])
+        said = torch.cat([said, *self._asked(told[len(once) :])])
         loss = self.contrast.loss(rows, scenes[0], said, scale)
         loss = loss + self.contrast.back(rows, scenes[0], said[: len(rows)], scale)
         if distance is not None:
