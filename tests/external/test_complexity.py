@@ -11,10 +11,10 @@ from torch import Tensor
 from colligate.complexity.approximators import Data, Rule
 from colligate.complexity.paper import PaperRecipe
 from colligate.measures import recognise
-from colligate.scenes.splits import Split
+from colligate.scenes.splits import ByObject, Split
 
 SEEDS = range(5)
-FORMS = {
+FORMS: dict[tuple[str, str], Any] = {
     ("regular_mlp", "none"): "linear",
     ("regular_mlp", "256"): "hidden",
     ("regular_mlp", "1024"): "hidden",
@@ -62,10 +62,35 @@ def test_the_ceiling_of_their_probes_is_theirs(golden: Any) -> None:
             assert (~golden.scenes[split.fit].contains(c).any(0)).nonzero()[:, 0].tolist() == missing
 
 
+def test_a_seed_of_theirs_divides_the_objects_alike(golden: Any) -> None:
+    if not runs(golden):
+        pytest.skip(f"{golden.folder.name} has no approximators of the authors")
+    for key, run in runs(golden).items():
+        rule = ByObject(coverage=run["train_fraction"], validation=0.0, unseen="report")
+        ours, theirs = rule.split(golden.scenes, run["seed"]), object_split(golden, run)
+        assert torch.equal(ours.fit, theirs.fit), key
+        assert torch.equal(ours.test, theirs.test), key
+
+
+def test_a_seed_of_theirs_is_the_same_seed_here(golden: Any) -> None:
+    """Losses before the first step: the start is theirs, number for number."""
+    if not runs(golden):
+        pytest.skip(f"{golden.folder.name} has no approximators of the authors")
+    data = Data.of(golden.embeddings, whole=True)
+    for key, run in runs(golden).items():
+        split, hidden = object_split(golden, run), str(run["hidden"])
+        width = int(hidden) if hidden.isdigit() else 0
+        recipe = PaperRecipe(FORMS[run["profile"], hidden], width, steps=0)
+        rule = recipe.fit(data, [split], run["seed"])[0].rule
+        vectors = data.frame.restore(rule(golden.scenes[split.fit]))
+        loss = (vectors - golden.embeddings.vectors[split.fit]).square().mean().item()
+        assert loss == pytest.approx(run["curve_every_100_steps"]["train_loss"][0], abs=1e-6), key
+
+
 @cache
 def trained(golden: Any, form: Any, width: int, key: str) -> list[dict[str, float]]:
     """What each of our seeds reaches after the authors' number of steps."""
-    run, data = runs(golden)[key], Data.of(golden.embeddings)
+    run, data = runs(golden)[key], Data.of(golden.embeddings, whole=True)
     split, found = object_split(golden, run), list[dict[str, float]]()
     targets = golden.embeddings.vectors[split.test].double()
     around = (golden.embeddings.vectors.double() - golden.mean).square().sum(1).mean() * len(split.test)

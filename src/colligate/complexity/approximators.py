@@ -215,6 +215,7 @@ class Projection:
         energies, vectors = torch.linalg.eigh(centred)
         good = energies > energies[-1].clamp(min=1e-300) * len(energies) * 1e-12
         self.inverse = vectors[:, good] / energies[good] @ vectors[:, good].T
+        self.root = (vectors[:, good] / energies[good].sqrt()).T  # its square is the inverse
         self.per_count = torch.where(used, 1 / counts.clamp(min=1), 0.0)
         self.rank = int(good.sum()) + int(used.sum())
 

@@ -291,16 +291,17 @@ def _splits(scenes: Scenes, settings: CurveSettings) -> tuple[dict[float, list[S
     """Splits of the objects for each coverage that allows any, and why the others don't.
 
     A split whose fit part shows every value is preferred; where there is none, the first draw is taken, and said so.
+    Protocol `paper` always takes the first: the authors don't look, and a seed of theirs divides the objects alike here.
     """
+    paper = settings.protocol == "paper"
     objects = int(scenes.contains_objects().any(0).sum())
     number = max(settings.seeds, settings.pooled) if objects < SMALL_WORLD else settings.seeds
     found, reasons = dict[float, list[Split]](), dict[float, str]()
     for coverage in settings.coverages:
         for seed in range(settings.seed, settings.seed + number):
-            share = 0.0 if settings.protocol == "paper" else settings.validation
-            rule = ByObject(coverage=coverage, validation=share)
+            rule = ByObject(coverage=coverage, validation=0.0 if paper else settings.validation)
             try:
-                split = rule.split(scenes, seed)
+                split = replace(rule, unseen="report" if paper else "error").split(scenes, seed)
             except ValueError:
                 try:
                     split = replace(rule, unseen="report").split(scenes, seed)
