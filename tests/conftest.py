@@ -68,6 +68,18 @@ def documented() -> Callable[[str], bool]:
     return listed_there
 
 
+@pytest.fixture(scope="session")
+def rewrite() -> Callable[..., None]:
+    """Write a finished run again with other rows or facts, whole and sealed as any run."""
+    from colligate.records import open_run, write_record
+
+    def again(folder: Path, *, rows: Any = None, **facts: object) -> None:
+        run = open_run(folder)
+        write_record(folder, {**run.record, **facts}, run.rows if rows is None else rows, run.figures, run.arrays)
+
+    return again
+
+
 def _as_regex(pattern: str) -> str:
     parts = re.split(r"(<[^>]+>|\{[^}]+\}|\[|\])", pattern)
     turned = []

@@ -5,6 +5,7 @@ import json
 import os
 import pickle
 import re
+import shutil
 import signal
 import struct
 import subprocess
@@ -12,7 +13,7 @@ import sys
 import time
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +25,16 @@ from safetensors.torch import save_file
 from colligate.binding import object_table
 from colligate.cli import MEASUREMENTS, main
 from colligate.cli.terminal import bars, stopped
-from colligate.records import COLUMNS
+from colligate.embedders import PREFIXES, load_model
+from colligate.embedders.oracles import ORACLES
+from colligate.records import COLUMNS, read_record, read_table
 from colligate.scenes.captions import CaptionTemplate
 from colligate.scenes.space import ConceptSpace, Scenes
 from colligate.scenes.worlds import World, labels_bytes
 
 VERBS = (
     "study", *MEASUREMENTS, "train", "sweep", "recognize", "foils", "repair", "embed", "render", "check-model",
-    "check-data", "structure", "paper", "compare", "report", "reproduce", "worlds",
+    "check-data", "structure", "paper", "compare", "report", "reproduce", "runs", "worlds", "embedders",
 )  # fmt: skip
 SCRIPT = "<script>alert(1)</script>"
 SPACE = ConceptSpace(color=["red", "green", SCRIPT], shape=["cube", "ball", "cone"])
@@ -141,12 +144,28 @@ def test_version(call: Call):
     assert call("--version") == Done(0, f"{__version__}\n", "")
 
 
-@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "worlds"])
+@pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_explains_its_options(call: Call, verb: str):
     done = call(verb, "--help")
     assert (done.code, done.err) == (0, "")
     assert f"usage: colligate {verb}" in done.out
     assert len(done.out.splitlines()) > 5
+
+
+@pytest.mark.parametrize(
+    ("verb", "there", "absent"),
+    [
+        ("probe", ["--fit", "--control", "--layer"], ["--edits", "--edit-budget", "--depth", "--families", "--out"]),
+        ("edit", ["--edits", "--edit-budget"], ["--depth", "--families", "--coverages"]),
+        ("complexity", ["--families", "--coverages", "--seed"], ["--edits", "--fit ", "--validation", "--control"]),
+        ("embed", ["--out", "--layer"], ["--seed", "--force", "--runs", "--fit "]),
+        ("study", ["--edits", "--depth", "--families", "--control", "--out"], []),
+    ],
+)
+def test_help_shows_the_options_that_act(call: Call, verb: str, there: list[str], absent: list[str]):
+    said = call(verb, "--help").out
+    assert [option for option in there if option not in said] == []
+    assert [option for option in absent if option in said] == []
 
 
 def test_an_unknown_verb_is_answered_with_the_known(call: Call):
@@ -184,9 +203,10 @@ def test_a_wrong_option_is_named(call: Call, words: list[str], named: str):
         (["probe", ORACLE, "--scenes", "clevr", "--tower", "text"], "--tower text is not in both"),
         (["probe", ORACLE, "--scenes", "clevr", "--caption", "{size}"], "size"),
         (["probe", ORACLE, "--scenes", "clevr", "--layer", "3"], "has no layers"),
-        (["probe", ORACLE, "--scenes", "clevr", "--edits", "x.csv"], "--protocol paper"),
+        (["edit", ORACLE, "--scenes", "clevr", "--edits", "x.csv"], "--protocol paper"),
         (["hub", "x"], "no verb 'hub'"),
-        (["worlds", "clevr"], "takes no arguments"),
+        (["worlds", "clevr"], "clevr"),
+        (["runs", "nowhere"], "There is no folder nowhere"),
         (["report", "nowhere"], "no record.json"),
         (["reproduce", "nowhere"], "no record.json"),
         (["render", "--out", "p", "--scenes", "text8x8"], "draws no pictures"),
@@ -297,17 +317,61 @@ def test_worlds_are_listed(call: Call):
     done = call("worlds")
     assert (done.code, done.err) == (0, "")
     names = [line.split()[0] for line in done.out.splitlines()]
-    assert names == ["text20x20", "text8x8", "clevr", "clevr3", "clevr-occluded", "clevr2d", "pug_spare"]
-    assert "160400 scenes, 20 attribute x 20 noun" in done.out
+    built_in = ["text20x20", "text8x8", "clevr", "clevr3", "clevr-occluded", "clevr2d", "pug_spare"]
+    assert names == [*built_in, "grid:20x20", "sprites:16x9", "scenes.csv"]
+    assert "160,400 scenes, 20 attribute x 20 noun" in done.out
 
 
-def test_a_record_is_reproduced(call: Call, labels: Path):
+def test_embedders_are_listed_and_what_can_be_loaded_here_loads(call: Call):
+    done = call("embedders")
+    assert (done.code, done.err) == (0, "")
+    names = [line.split()[0] for line in done.out.splitlines() if ":" in line.partition(" ")[0]]
+    assert {name.partition(":")[0] for name in names} == {*PREFIXES, "package.module"}
+    listed = [name.removeprefix("oracle:") for name in names if name.startswith("oracle:") and name != "oracle:NAME"]
+    assert listed == list(ORACLES)
+    for name in listed:
+        assert load_model(f"oracle:{name}:32").towers
+        assert load_model(f"oracle:{name}?dim=32&seed=3").towers
+    with pytest.raises(ValueError, match="No oracle is called") as told:
+        load_model("oracle:none")
+    assert all(name in str(told.value) for name in ORACLES)
+    with pytest.raises(ValueError, match="colligate embedders lists them"):
+        load_model("gpt")
+    for name in ("reference:binds", "reference:bag"):
+        assert load_model(name).towers
+
+
+def test_runs_are_listed(call: Call, labels: Path):
+    assert "holds no runs" in call("runs", Path.cwd()).out
+    done = call("probe", ORACLE, "--scenes", labels)
+    folder = Path(re.findall(r"Record: (.+)", done.out)[0])
+    (Path("runs") / "train-0123456789").mkdir()
+    (Path("runs") / "notes").mkdir()
+    spoiled = Path("runs") / "study-9876543210"
+    shutil.copytree(folder, spoiled)
+    (spoiled / "record.json").write_text("{")
+    listed = call("runs").out.splitlines()
+    assert len(listed) == 4
+    (finished,) = (line for line in listed if line.startswith(folder.name))
+    assert ORACLE in finished
+    assert "labels" in finished
+    assert read_record(folder)["created"][:10] in finished
+    assert not finished.rstrip().endswith("finished")
+    assert any(line.startswith(spoiled.name) and line.rstrip().endswith("damaged") for line in listed)
+    assert listed[-1].startswith("train-0123456789")
+    assert listed[-1].rstrip().endswith("unfinished")
+    assert call("runs", "runs").out == call("runs", "--runs", "runs").out
+    as_json = json.loads(call("runs", "runs", "--json").out)
+    assert {run["state"] for run in as_json} == {"finished", "unfinished", "damaged"}
+
+
+def test_a_record_is_reproduced(call: Call, labels: Path, rewrite: Callable[..., None]):
     folder = Path(re.findall(r"Record: (.+)", call("probe", ORACLE, "--scenes", labels).out)[0])
     done = call("reproduce", folder / "record.json")
     assert (done.code, done.err) == (0, "")
     assert re.search(r"^(\d+) of \1 numbers agree to 1e-06\.$", done.out, re.MULTILINE)
-    table = folder / "table.csv"
-    table.write_text(re.sub(r"^(probe\.concept,test,strict,,\d+,,,,)[^,]+", r"\g<1>0.5", table.read_text(), flags=re.M))
+    rows = read_table(folder / "table.csv")
+    rewrite(folder, rows=[replace(row, value=0.5) if row.id == "probe.concept" else row for row in rows])
     done = call("reproduce", folder)
     assert done.code == 1
     assert "probe.concept on test: 0.5 then" in done.out

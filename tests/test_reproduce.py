@@ -13,7 +13,7 @@ import torch
 
 from colligate.binding import object_table
 from colligate.engine import chosen_threads
-from colligate.records import Row, read_table, table_bytes
+from colligate.records import Row, read_record, read_table, table_bytes
 from colligate.scenes.space import ConceptSpace
 from colligate.scenes.worlds import World, labels_bytes
 from colligate.study import StudyConfig, reproduce, study
@@ -26,6 +26,7 @@ from colligate.training.loop import train
 SPACE = ConceptSpace(color=["red", "green", "blue"], shape=["cube", "ball", "cone"])
 SCENES = SPACE.all_scenes(2)
 ORACLE = "oracle:object-table:24"
+Rewrite = Callable[..., None]
 
 
 @pytest.fixture(autouse=True)
@@ -144,9 +145,9 @@ def test_numbers_that_are_none_agree_with_themselves_only():
     assert len(compare_tables([Row(id="a", value=0.0)], [Row(id="a", reason="gone")], 1.0).differences) == 1
 
 
-def test_a_row_that_was_struck_out_is_missed(done: Path):
+def test_a_row_that_was_struck_out_is_missed(done: Path, rewrite: Rewrite):
     rows = read_table(done / "table.csv")
-    (done / "table.csv").write_bytes(table_bytes(rows[1:]))
+    rewrite(done, rows=rows[1:])
     compared = reproduce(done)
     assert compared.differences == [f"{rows[0].id} on test: only now"]
     assert compared.equal < compared.numbers
@@ -178,27 +179,22 @@ def test_another_world_is_named_by_what_changed(labels: Path, tmp_path: Path):
         reproduce(folder)
 
 
-def test_inputs_that_a_record_does_not_list_are_compared_too(tmp_path: Path):
+def test_inputs_that_a_record_does_not_list_are_compared_too(tmp_path: Path, rewrite: Rewrite):
     folder = a_recognition(tmp_path)
-    record = json.loads((folder / "record.json").read_text())
-    record["config"]["seed"] = 5
-    (folder / "record.json").write_text(json.dumps(record))
+    rewrite(folder, config={**read_record(folder)["config"], "seed": 5})
     with pytest.raises(ValueError, match="The inputs are others than in recognize-"):
         reproduce(folder)
 
 
-def test_settings_of_another_version_are_refused(done: Path):
-    record = json.loads((done / "record.json").read_text())
-    record["config"]["dreams"] = 3
-    (done / "record.json").write_text(json.dumps(record))
+def test_settings_of_another_version_are_refused(done: Path, rewrite: Rewrite):
+    rewrite(done, config={**read_record(done)["config"], "dreams": 3})
     with pytest.raises(ValueError, match=r"settings that this version lacks \(dreams\)"):
         reproduce(done)
 
 
-def test_the_recorded_number_of_threads_is_used(done: Path, monkeypatch: Any):
-    record = json.loads((done / "record.json").read_text())
-    assert record["threads"] == 1
-    (done / "record.json").write_text(json.dumps(record | {"threads": 3}))
+def test_the_recorded_number_of_threads_is_used(done: Path, monkeypatch: Any, rewrite: Rewrite):
+    assert read_record(done)["threads"] == 1
+    rewrite(done, threads=3)
     monkeypatch.setenv("COLLIGATE_THREADS", "2")
     used = list[int]()
 

@@ -20,11 +20,12 @@ from colligate.binding import object_table, scene_table
 from colligate.cli import MEASUREMENTS
 from colligate.geometry.measurements import probe_rows
 from colligate.probes import ProbeSettings
-from colligate.records import COLUMNS, Row, read_record, read_table, table_bytes
+from colligate.records import COLUMNS, Row, read_record, read_table
 from colligate.scenes.captions import CaptionTemplate
 from colligate.scenes.space import ConceptSpace, Scenes
 from colligate.scenes.worlds import World, labels_bytes, load_world, render
 from colligate.study import BATTERIES, ComplexityConfig, Study, StudyConfig, open_source, open_subject, reproduce, study
+from colligate.study.config import ASKED, MeasureConfig, as_study
 from colligate.study.provenance import CALLS, python_calls
 
 SPACE = ConceptSpace(color=["red", "green", "blue"], shape=["cube", "ball", "cone"])
@@ -182,6 +183,7 @@ def test_an_oracle_that_is_a_sum_over_objects_is_found_to_be_one(finished: Study
 
 def test_the_record_tells_what_was_done(finished: Study, place: Path):
     record = read_record(finished.folder)
+    assert {"table.csv", "figures.json", "arrays.safetensors"} == set(record.pop("files"))
     assert record == json.loads(json.dumps({**finished.record, "schema": 1}))
     assert record["kind"] == "study"
     left_out = {"out", "store", "force", "online", "device"}
@@ -231,19 +233,38 @@ def test_the_command_in_the_record_is_the_same_call(finished: Study, place: Path
 @pytest.mark.parametrize(("battery", "verb"), [(b, v) for v, (b, _) in MEASUREMENTS.items()])
 def test_the_record_of_a_single_verb_tells_that_verb(battery: str, verb: str):
     tyro = pytest.importorskip("tyro")
-    for of in (StudyConfig, ComplexityConfig):
-        config = of(embedder="oracle:no-binding", families=("additive",), seed=3)
-        told = python_calls(config, (battery,))
-        words = shlex.split(str(told["command"]))
-        assert words[:2] == ["colligate", verb]
-        parsed_as = ComplexityConfig if verb == "complexity" else StudyConfig
-        parsed = tyro.cli(parsed_as, args=words[2:], config=(tyro.conf.PositionalRequiredArgs,))
-        assert asdict(parsed) == asdict(config)
-        scope: dict[str, Any] = {"study": lambda given, only: (given, only)}
-        code = str(told["python"])
-        assert code.startswith(f"from colligate.study import {parsed_as.__name__}, study\n")
-        exec(code.replace(", study\n", "\n", 1), scope)
-        assert (asdict(scope["result"][0]), scope["result"][1]) == (asdict(config), (battery,))
+    acting: dict[str, dict[str, Any]] = {
+        "edits": {"edit_budget": 7}, "complexity": {"families": ("additive",), "coverages": (0.2, 0.4)},
+    }  # fmt: skip
+    given: dict[str, Any] = {"embedder": "oracle:no-binding", "seed": 3, **acting.get(battery, {})}
+    config = as_study(ASKED.get(battery, MeasureConfig)(**given))
+    told = python_calls(config, (battery,))
+    words = shlex.split(str(told["command"]))
+    assert words[:2] == ["colligate", verb]
+    parsed_as = ASKED.get(battery, MeasureConfig)
+    parsed = tyro.cli(parsed_as, args=words[2:], config=(tyro.conf.PositionalRequiredArgs,))
+    assert as_study(parsed) == config
+    scope: dict[str, Any] = {"study": lambda given, only: (given, only)}
+    code = str(told["python"])
+    kind = "ComplexityConfig" if verb == "complexity" else "StudyConfig"
+    assert code.startswith(f"from colligate.study import {kind}, study\n")
+    exec(code.replace(", study\n", "\n", 1), scope)
+    assert (as_study(scope["result"][0]), scope["result"][1]) == (config, (battery,))
+
+
+@pytest.mark.parametrize(("battery", "verb"), [(b, v) for v, (b, _) in MEASUREMENTS.items()])
+def test_a_verb_takes_only_what_acts_on_it(battery: str, verb: str, place: Path, tmp_path: Path):
+    """Whatever else a study may be asked, the verb's own numbers stay the same."""
+    lean = {field.name for field in fields(ASKED.get(battery, MeasureConfig))}
+    idle = {field.name for field in fields(StudyConfig)} - lean
+    assert idle >= {"depth", "out"}
+    changed: dict[str, Any] = {
+        "edit_budget": 7, "depth": False, "families": ("additive",), "coverages": (0.7,), "fit": 0.5, "validation": 0.3,
+    }  # fmt: skip
+    plain = oracle_config(place, embedder=f"oracle:object-table:{DIM}", runs=tmp_path / "plain", families=("additive",))
+    other = replace(plain, runs=tmp_path / "other", **{name: changed[name] for name in idle if name in changed})
+    rows = [study(config, only=(battery,), page=False).rows for config in (plain, other)]
+    assert [asdict(row) for row in rows[0]] == [asdict(row) for row in rows[1]]
 
 
 def test_several_batteries_have_no_command_and_a_whole_study_has_its_own(place: Path):
@@ -253,7 +274,7 @@ def test_several_batteries_have_no_command_and_a_whole_study_has_its_own(place: 
     done = probe_study(**asdict(oracle_config(place, runs=place / "told")))
     assert done.record["command"].startswith("colligate probe oracle:")
     assert "only=('probes',)" in done.record["python"]
-    whole = python_calls(ComplexityConfig(embedder="oracle:no-binding"))
+    whole = python_calls(as_study(ComplexityConfig(embedder="oracle:no-binding")))
     assert str(whole["command"]).startswith("colligate study oracle:no-binding --families additive")
 
 
@@ -305,13 +326,13 @@ def test_a_repetition_gives_the_same_numbers_to_the_last_bit(finished: Study):
     assert compared.equal == compared.numbers > len(finished.rows)
 
 
-def test_reproducing_sees_a_changed_number_and_other_inputs(place: Path, tmp_path: Path):
+def test_reproducing_sees_a_changed_number_and_other_inputs(place: Path, tmp_path: Path, rewrite: Callable[..., None]):
     (tmp_path / "labels.csv").write_bytes((place / "all.csv").read_bytes())
     vectors = tmp_path / "vectors.npy"
     np.save(vectors, vectors_of(ALL).numpy())
     done = probe_study(embedder=str(vectors), labels=tmp_path / "labels.csv", runs=tmp_path / "runs")
     changed = [replace(row, value=0.123) if row.id == "probe.concept" else row for row in done.rows]
-    (done.folder / "table.csv").write_bytes(table_bytes(changed))
+    rewrite(done.folder, rows=changed)
     compared = reproduce(done.folder)
     assert compared.equal == compared.numbers - 1
     assert "probe.concept on test: 0.123 then" in compared.differences[0]

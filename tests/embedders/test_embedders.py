@@ -132,9 +132,7 @@ def test_a_factory_in_the_current_folder_is_found(tmp_path: Path, monkeypatch: p
         load_model("my_own_towers:misfiled")
     with pytest.raises(ValueError, match="expected an object with embed"):
         load_model("my_own_towers:broken")
-    with pytest.raises(
-        WorkError, match=r"^lacking:tower raised ModuleNotFound.*no_such_library.*lacking.py, li"
-    ):
+    with pytest.raises(WorkError, match=r"^lacking:tower raised ModuleNotFound.*no_such_library.*lacking.py, li"):
         load_model("lacking:tower")
     assert sys.path == before
 

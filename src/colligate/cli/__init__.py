@@ -3,7 +3,7 @@
 colligate study EMBEDDER --scenes WORLD      every measurement, one record, one page
 colligate probe|decompose|edit|remove|information EMBEDDER --scenes WORLD      one of them
 colligate recognize|foils|repair EMBEDDER --scenes WORLD      two towers: matching by words, and its repair
-colligate embed|render|check-model|check-data|report|reproduce|worlds
+colligate embed|render|check-model|check-data|report|reproduce|runs|worlds|embedders
 """
 
 import os

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from colligate.engine import Report
-    from colligate.records import Row
+    from colligate.records import ListedRun, Row
     from colligate.study.compare import Difference
 
 Config = TypeVar("Config")
@@ -205,6 +205,38 @@ def print_differences(differences: "Sequence[Difference]") -> None:
         "95 %: interval of the difference. Paired: the same objects are resampled for both. "
         "Apart: from the two intervals.", style="dim",
     )  # fmt: skip
+
+
+def print_list(meanings: Mapping[str, str]) -> None:
+    """Print names and what they mean."""
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, meaning in meanings.items():
+        table.add_row(escaped(name), escaped(meaning))
+    console().print(table)
+
+
+def print_runs(runs: "Sequence[ListedRun]") -> None:
+    """Print runs as a table."""
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1))
+    for heading in ("run", "what", "when", ""):
+        table.add_column(heading, overflow="fold")
+    for run in runs:
+        when = run.created[:16].replace("T", " ")
+        table.add_row(run.name, escaped(run.what), when, "" if run.state == "finished" else run.state)
+    console().print(table)
+
+
+def escaped(text: str) -> str:
+    """Text that the table shows as it stands."""
+    from rich.markup import escape
+
+    return escape(text)
 
 
 def console() -> Any:

@@ -10,6 +10,8 @@ from colligate.cli.terminal import (
     console,
     parse,
     print_differences,
+    print_list,
+    print_runs,
     progress,
     say,
     show,
@@ -30,11 +32,13 @@ MEASUREMENTS = {
 
 def _measure(verb: str, battery: str, words: list[str]) -> int:
     from colligate.report.verdict import judge
-    from colligate.study import ComplexityConfig, StudyConfig, study
+    from colligate.study import study
+    from colligate.study.config import ASKED, MeasureConfig
 
     as_json, words = take_flag(words, "--json")
-    asked = ComplexityConfig if verb == "complexity" else StudyConfig
-    config = parse(asked, verb, MEASUREMENTS[verb][1] + " Add --json for rows as JSON.", words)
+    config = parse(
+        ASKED.get(battery, MeasureConfig), verb, MEASUREMENTS[verb][1] + " Add --json for rows as JSON.", words
+    )
     with progress() as report:
         result = study(config, only=(battery,), page=False, report=report)
     if as_json:
@@ -211,18 +215,61 @@ def _reproduce(words: list[str]) -> int:
     return 0 if compared.equal == compared.numbers else 1
 
 
-def _worlds(words: list[str]) -> int:
-    from colligate.scenes.worlds import WORLDS, load_world
+@dataclass(frozen=True, kw_only=True)
+class NothingConfig:
+    """Nothing to choose."""
 
-    if words:
-        raise ValueError("colligate worlds takes no arguments.")
+
+def _worlds(words: list[str]) -> int:
+    from colligate.scenes.worlds import SIZED, WORLDS, load_world
+
+    parse(NothingConfig, "worlds", "List the built-in worlds: what --scenes takes beside a table of your own.", words)
+    listed = dict[str, str]()
     for name in WORLDS:
         world = load_world(name)
         sizes = " x ".join(
             f"{size} {concept}"
             for concept, size in zip(world.scenes.space.names, world.scenes.space.sizes, strict=True)
         )
-        say(f"{name:<11} {len(world.scenes):>8} scenes, {sizes}; shows {', '.join(world.kinds)}")
+        listed[name] = f"{len(world.scenes):,} scenes, {sizes}; shows {', '.join(world.kinds)}"
+    listed |= SIZED
+    listed["scenes.csv"] = "your own table (.csv, .parquet), or a folder with labels.csv and pictures"
+    print_list(listed)
+    return 0
+
+
+def _embedders(words: list[str]) -> int:
+    from colligate.embedders import FORMS
+    from colligate.embedders.oracles import ORACLES
+
+    parse(NothingConfig, "embedders", "List what EMBEDDER may be.", words)
+    print_list(FORMS)
+    say("\nOracles, with their formulas:\n")
+    print_list({f"oracle:{name}": meaning for name, meaning in ORACLES.items()})
+    return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunsConfig:
+    """Where to look."""
+
+    runs: Path = Path("runs")
+    """Folder of run folders; `colligate runs DIR` is the same."""
+
+
+def _runs(words: list[str]) -> int:
+    from colligate.records import list_runs
+
+    as_json, words = take_flag(words, "--json")
+    named = ["--runs", *words] if words and not words[0].startswith("-") else words
+    config = parse(RunsConfig, "runs", "List runs, the newest last. Add --json for JSON.", named)
+    found = list_runs(config.runs)
+    if as_json:
+        say(json.dumps([run._asdict() for run in found], indent=1))
+    elif found:
+        print_runs(found)
+    else:
+        say(f"{config.runs} holds no runs.")
     return 0
 
 
@@ -275,5 +322,7 @@ def verbs() -> dict[str, Verb]:
         "compare": (_compare, "Compare finished runs: which model binds better, and how sure is that?"),
         "report": (_report, "Write the page of a finished run again."),
         "reproduce": (_reproduce, "Run a record again and compare every number."),
-        "worlds": (_worlds, "List the built-in worlds."),
+        "runs": (_runs, "List finished and unfinished runs: what was measured, and when."),
+        "worlds": (_worlds, "List the built-in worlds: what --scenes takes."),
+        "embedders": (_embedders, "List what EMBEDDER may be, with the oracles whose answer is known."),
     }

@@ -1,17 +1,10 @@
 """Embedders: anything that turns captions, pictures or scenes into vectors, and the names they load by.
 
-sbert:all-MiniLM-L6-v2            a sentence embedder: the packaged MiniLM, a hub id or a folder
-hf:openai/clip-vit-base-patch32   CLIP, SigLIP, DINOv2 through transformers: a hub id or a folder
-open_clip:ViT-B-32/TAG            OpenCLIP: a pretrained tag, a checkpoint file or a folder
-oracle:no-binding                 an embedder whose answer is known
-repaired:FOLDER                   a two-tower model with the map that `colligate repair` wrote
-run:runs/train-0123456789         a dual encoder that `colligate train` made
-reference:binds, reference:bag    two such that come with the library: one that binds, one that can't
-package.module:factory            your own: a function that gives a tower, a model or a dict of towers
+`FORMS` lists the names; `colligate embedders` prints them, with every oracle's answer.
 """
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import cast
 
 from colligate.embedders.controls import NoControl as NoControl
@@ -43,6 +36,19 @@ PREFIXES = {
 """Prefix of a name -> the module whose `load(rest, options)` reads it; imported when first used."""
 
 
+FORMS: Mapping[str, str] = {
+    "sbert:all-MiniLM-L6-v2": "a sentence embedder: the packaged MiniLM, a hub id or a folder",
+    "hf:openai/clip-vit-base-patch32": "CLIP, SigLIP, DINOv2 through transformers: a hub id or a folder",
+    "open_clip:ViT-B-32/TAG": "OpenCLIP: a pretrained tag, a checkpoint file or a folder",
+    "run:runs/train-0123456789": "a model that colligate train made",
+    "repaired:runs/repair-0123456789": "a two-tower model with the repair that colligate repair wrote",
+    "reference:binds": "a trained model that comes with the library and binds; reference:bag is one that can't",
+    "oracle:NAME": "an embedder whose answer is known; oracle:NAME:DIM sets its width, oracle:NAME?dim=64&seed=3 both",
+    "package.module:factory": "your own: a function that gives a tower, a model or a dict of towers by kind",
+}
+"""Name of an embedder, or how it is made -> what it loads."""
+
+
 def load_model(
     name: str,
     *,
@@ -56,7 +62,7 @@ def load_model(
     """Load an embedder by its name.
 
     Args:
-        name: a prefix and what it reads (see the top of this module), or `package.module:factory`.
+        name: one of `FORMS`.
         device: auto (a GPU if there is one), cpu, cuda, mps.
         dtype: precision of the network.
         layer: layer to read, 0 for the input embeddings, negative from the end; None for the model's own output.
@@ -83,7 +89,10 @@ def load_model(
         return load(rest, options)
     if not (colon and prefix and rest) or prefix in PREFIXES:
         known = ", ".join(f"{prefix}:..." for prefix in PREFIXES)
-        raise ValueError(f"{name!r} names no embedder; write one of {known} or package.module:factory.")
+        raise ValueError(
+            f"{name!r} names no embedder; write one of {known} or package.module:factory (colligate embedders lists "
+            "them)."
+        )
     if layer is not None or pooling is not None or normalize:
         raise ValueError(f"{name} is your own embedder: choose its layer, pooling and normalisation in the factory.")
     return from_factory(name)

@@ -28,8 +28,10 @@ from colligate.records.rows import table_bytes as table_bytes
 from colligate.records.rows import with_random_init as with_random_init
 from colligate.records.runs import SCHEMA as SCHEMA
 from colligate.records.runs import FinishedRun as FinishedRun
+from colligate.records.runs import ListedRun as ListedRun
 from colligate.records.runs import environment as environment
 from colligate.records.runs import find_run as find_run
+from colligate.records.runs import list_runs as list_runs
 from colligate.records.runs import open_run as open_run
 from colligate.records.runs import read_record as read_record
 from colligate.records.runs import run_facts as run_facts

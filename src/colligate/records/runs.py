@@ -3,6 +3,7 @@
 import hashlib
 import os
 import platform
+import re
 import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from colligate.records.calls import given, settings
 from colligate.records.files import WorkError, plain_json, read_sealed, sealed_json, write_atomic
@@ -187,6 +188,65 @@ def read_record(folder: Path) -> dict[str, Any]:
         WorkError: it is damaged.
     """
     return open_run(folder).record
+
+
+class ListedRun(NamedTuple):
+    """A run's folder at a glance.
+
+    Attributes:
+        name: of the folder.
+        kind: what was done.
+        what: it was done to, or with which settings.
+        created: when it was finished, in ISO format; empty otherwise.
+        state: finished, unfinished, or damaged where its record can't be read.
+    """
+
+    name: str
+    kind: str
+    what: str
+    created: str
+    state: Literal["finished", "unfinished", "damaged"]
+
+
+def list_runs(folder: Path) -> list[ListedRun]:
+    """The runs in a folder of run folders, the oldest first, and those that never finished last.
+
+    Raises:
+        ValueError: there is no such folder.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as runs:
+        ...     facts = {"kind": "study", "name": "mine", "created": "2026-01-01"}
+        ...     write_record(Path(runs) / "study-0123456789", facts, [], {}, {})
+        ...     list_runs(Path(runs))[0][1:]
+        ('study', 'mine', '2026-01-01', 'finished')
+    """
+    if not folder.is_dir():
+        raise ValueError(f"There is no folder {folder}; name one that holds run folders: colligate runs DIR.")
+    there = [one for one in folder.iterdir() if one.is_dir()]
+    found = [_listed(one) for one in there if (one / "record.json").is_file() or _RUN_NAME.fullmatch(one.name)]
+    return sorted(found, key=lambda run: (run.state == "unfinished", run.created, run.name))
+
+
+_RUN_NAME = re.compile(r"[a-z-]+-[0-9a-f]{10}")
+
+
+def _listed(folder: Path) -> ListedRun:
+    kind = folder.name.rpartition("-")[0]
+    if not (folder / "record.json").is_file():
+        return ListedRun(folder.name, kind, "", "", "unfinished")
+    try:
+        record = open_run(folder).record
+    except (WorkError, ValueError):
+        return ListedRun(folder.name, kind, "", "", "damaged")
+    config, world = record.get("config", {}), record.get("inputs", {}).get("world", {}).get("name")
+    what = str(record.get("name", ""))
+    if what in ("", folder.name):
+        chosen = [name for name in record.get("given", []) if name in config and name not in ("runs", "store")]
+        what = ", ".join(f"{name} {config[name]}" for name in chosen)
+    what += f" on {world}" if world else ""
+    return ListedRun(folder.name, str(record.get("kind", kind)), what, str(record.get("created", "")), "finished")
 
 
 def unfinish(folder: Path) -> None:

@@ -17,6 +17,8 @@ from colligate.study.battery import Study as Study
 from colligate.study.battery import open_subject as open_subject
 from colligate.study.battery import study as study
 from colligate.study.config import ComplexityConfig as ComplexityConfig
+from colligate.study.config import EditConfig as EditConfig
+from colligate.study.config import MeasureConfig as MeasureConfig
 from colligate.study.config import SourceConfig as SourceConfig
 from colligate.study.config import StudyConfig as StudyConfig
 from colligate.study.reproduce import Comparison as Comparison

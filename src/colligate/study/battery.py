@@ -31,13 +31,14 @@ from colligate.records import (
     Row,
     content_key,
     find_run,
+    given,
     run_facts,
     settings,
     with_random_init,
     write_record,
 )
 from colligate.scenes.splits import ByScene, Given, PaperScenes, SplitRule
-from colligate.study.config import StudyConfig
+from colligate.study.config import Asked, StudyConfig, as_study
 from colligate.study.provenance import describe_inputs, file_hashes, python_calls
 from colligate.study.rules import rule_rows, settings_of
 from colligate.study.sources import Source, open_source, progress_of, shown, store_of
@@ -75,12 +76,12 @@ class Study:
 
 
 def study(
-    config: StudyConfig, *, only: tuple[str, ...] | None = None, page: bool = True, report: Report | None = None
+    config: Asked, *, only: tuple[str, ...] | None = None, page: bool = True, report: Report | None = None
 ) -> Study:
     """Take every measurement of one embedder on one world.
 
     Args:
-        config: what and how.
+        config: what and how; a verb's own config has the defaults of a study for all else.
         only: names of `BATTERIES` to take; all by default.
         page: whether to write the HTML page.
         report: told about the progress of every stage.
@@ -101,6 +102,7 @@ def study(
         raise ValueError(
             f"{unknown[0] if unknown else 'Nothing'!r} can't be taken; choose among {', '.join(BATTERIES)}."
         )
+    asked, config = config, as_study(config)
     if page and config.out is not None and config.out.is_dir():
         raise ValueError(f"{config.out} is a folder; name the page's file, such as {config.out / 'report.html'}.")
     clock = Clock(report)
@@ -133,7 +135,9 @@ def study(
     record = run_facts(
         kind, source.name, config, seconds=clock.seconds, memory=peak_memory(),
         notes=[*source.notes, *subject.split.notes],
-    ) | python_calls(config, only) | {"inputs": _inputs(config, source, subject), "threads": threads}  # fmt: skip
+    ) | python_calls(config, only) | {
+        "given": given(asked), "inputs": _inputs(config, source, subject), "threads": threads,
+    }  # fmt: skip
     write_record(folder, record, rows, figures, _arrays(subject, chosen))
     return Study(folder, rows, record, _write_page(folder, config, page and only is None))
 
@@ -164,7 +168,7 @@ def _rule(config: StudyConfig, source: Source) -> SplitRule:
     return ByScene(fit=config.fit, validation=config.validation)
 
 
-def open_subject(config: StudyConfig) -> Subject:
+def open_subject(config: Asked) -> Subject:
     """What a study of this config measures: its vectors, split and settings.
 
     Raises:
@@ -175,6 +179,7 @@ def open_subject(config: StudyConfig) -> Subject:
         >>> len(subject.embeddings), len(subject.split.test)
         (576, 118)
     """
+    config = as_study(config)
     source = open_source(config)
     return Subject.of(source.embeddings, _rule(config, source), settings_of(config))
 

@@ -1,6 +1,7 @@
 """What a verb is asked to do: dataclasses whose fields are the command line's flags."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
 
@@ -12,12 +13,12 @@ VECTOR_FILES = (".safetensors", ".npy", ".parquet", *PICKLES)
 
 
 @dataclass(frozen=True, kw_only=True)
-class SourceConfig:
-    """Which vectors of which scenes: what every verb that measures an embedder is given."""
+class VectorsConfig:
+    """Which vectors of which scenes."""
 
     embedder: str
-    """An embedder's name (sbert:..., hf:..., open_clip:..., oracle:..., package.module:factory) or a file of vectors
-    (.safetensors, .npy, .parquet) that `labels` describes."""
+    """An embedder's name (sbert:..., hf:..., oracle:..., package.module:factory; `colligate embedders` lists them) or a
+    file of vectors (.safetensors, .npy, .parquet) that `labels` describes."""
     scenes: str = ""
     """A built-in world (`colligate worlds` lists them) or a labels table of your own (.csv, .parquet); default: text8x8
     for a model that reads texts only, else clevr2d."""
@@ -45,14 +46,8 @@ class SourceConfig:
     """Precision of the model."""
     online: bool = False
     """Let model libraries download what is not on this machine."""
-    seed: int = 0
-    """Of splits, choices and intervals."""
-    runs: Path = Path("runs")
-    """Folder of run folders."""
     store: Path | None = None
     """Folder in which embedded vectors are kept; default: ~/.cache/colligate, or $COLLIGATE_STORE."""
-    force: bool = False
-    """Measure again even if the same run is finished."""
 
     @property
     def of_vectors(self) -> bool:
@@ -64,8 +59,20 @@ class SourceConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StudyConfig(SourceConfig):
-    """What to study and how."""
+class SourceConfig(VectorsConfig):
+    """The same, to be measured: what every verb that leaves a run is given."""
+
+    seed: int = 0
+    """Of splits, choices and intervals."""
+    runs: Path = Path("runs")
+    """Folder of run folders."""
+    force: bool = False
+    """Measure again even if the same run is finished."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureConfig(SourceConfig):
+    """What one measurement is given: fitted on one part of the scenes, chosen on another, reported on the third."""
 
     protocol: Literal["strict", "paper"] = "strict"
     """strict: choose on validation, report on test. paper: as the authors' code does (slow)."""
@@ -73,12 +80,33 @@ class StudyConfig(SourceConfig):
     """Share of scenes to fit on (strict)."""
     validation: float = 0.2
     """Share of scenes to choose on (strict)."""
-    edits: Path | None = None
-    """A list of edits to replay (paper)."""
     control: Path | None = None
     """Vectors of a random model for the same labels, as the random-init level of a file of vectors."""
+
+    def __post_init__(self) -> None:
+        if self.control is not None and not self.of_vectors:
+            raise ValueError("--control goes with a file of vectors; a model has its own control.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EditConfig(MeasureConfig):
+    """What is edited, and how often."""
+
+    edits: Path | None = None
+    """A list of edits to replay (paper)."""
     edit_budget: int = 10_000
     """Most edits of one kind that are scored; above it, a seeded choice."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.edits is not None and self.protocol != "paper":
+            raise ValueError("An edit list is replayed under protocol paper; add --protocol paper.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyConfig(EditConfig):
+    """What to study and how."""
+
     depth: bool = True
     """Also measure the model's layers, where it shows them."""
     families: tuple[str, ...] = ()
@@ -89,17 +117,13 @@ class StudyConfig(SourceConfig):
     out: Path | None = None
     """Where to write the page; default: in the run's folder."""
 
-    def __post_init__(self) -> None:
-        if self.edits is not None and self.protocol != "paper":
-            raise ValueError("An edit list is replayed under protocol paper; add --protocol paper.")
-        if self.control is not None and not self.of_vectors:
-            raise ValueError("--control goes with a file of vectors; a model has its own control.")
-
 
 @dataclass(frozen=True, kw_only=True)
-class ComplexityConfig(StudyConfig):
+class ComplexityConfig(SourceConfig):
     """Which rules to fit, at which coverages."""
 
+    protocol: Literal["strict", "paper"] = "strict"
+    """strict: choose on validation objects, report on test objects. paper: as the authors' code does (slow)."""
     families: tuple[str, ...] = ("additive", "object_product", "global_product", "mlp64", "mlp256", "mlp1024")
     """Rules that are fitted on some objects and scored on others (under protocol paper, the authors' own unless
     others are given). Also convolution, mlp<width>, bilinear<rank>, object_product.head, global_product.head, forest,
@@ -108,8 +132,26 @@ class ComplexityConfig(StudyConfig):
     """Share of the objects that they are fitted on."""
 
 
+Asked = MeasureConfig | ComplexityConfig
+"""What a study may be asked: all of it, or what one verb takes."""
+ASKED: Mapping[str, type[Asked]] = {"edits": EditConfig, "complexity": ComplexityConfig}
+"""Battery -> what the verb that takes it alone is asked; `MeasureConfig` for the others."""
+
+
+def as_study(config: Asked) -> StudyConfig:
+    """The study that a config asks for: its own settings, and the defaults of all that it doesn't have.
+
+    Example:
+        >>> as_study(ComplexityConfig(embedder="oracle:no-binding", coverages=(0.5,))).coverages
+        (0.5,)
+    """
+    if isinstance(config, StudyConfig):
+        return config
+    return StudyConfig(**{field.name: getattr(config, field.name) for field in fields(config)})
+
+
 @dataclass(frozen=True, kw_only=True)
-class EmbedConfig(SourceConfig):
+class EmbedConfig(VectorsConfig):
     """What to embed, and where the vectors go."""
 
     out: Path = Path("vectors")

@@ -8,7 +8,15 @@ from pathlib import Path
 from colligate.records import command, python
 from colligate.scenes.space import Scenes
 from colligate.scenes.splits import Split
-from colligate.study.config import ComplexityConfig, SourceConfig, StudyConfig
+from colligate.study.config import (
+    ASKED,
+    Asked,
+    ComplexityConfig,
+    EditConfig,
+    MeasureConfig,
+    SourceConfig,
+    StudyConfig,
+)
 from colligate.study.sources import Source
 
 CALLS: Mapping[str, tuple[tuple[str, ...], str]] = {
@@ -54,14 +62,14 @@ def python_calls(config: StudyConfig, only: tuple[str, ...] | None = None) -> di
         >>> python_calls(StudyConfig(embedder="oracle:no-binding"), ("edits",))["command"]
         'colligate edit oracle:no-binding'
     """
-    asked = _as(ComplexityConfig if only == ("complexity",) else StudyConfig, config)
-    verb = "study" if only is None else VERBS.get(only[0], "") if len(only) == 1 else ""
-    kind = type(asked).__name__
-    taken = "" if only is None else f", only={only!r}"
-    opened = f"from colligate.study import {kind}, open_subject"
+    kind: type[Asked] = ComplexityConfig if only == ("complexity",) else StudyConfig
+    asked, taken = _as(kind, config), "" if only is None else f", only={only!r}"
+    opened = f"from colligate.study import {kind.__name__}, open_subject"
     return {
-        "command": command(verb, asked) if verb else "",
-        "python": python(asked, [f"from colligate.study import {kind}, study"], f"result = study({{config}}{taken})"),
+        "command": _command(config, only),
+        "python": python(
+            asked, [f"from colligate.study import {kind.__name__}, study"], f"result = study({{config}}{taken})"
+        ),
         "calls": {
             section: python(asked, [*imports, opened], f"subject = open_subject({{config}})\n{code}")
             for section, (imports, code) in CALLS.items()
@@ -69,9 +77,22 @@ def python_calls(config: StudyConfig, only: tuple[str, ...] | None = None) -> di
     }
 
 
-def _as(kind: type[StudyConfig], config: StudyConfig) -> StudyConfig:
-    """The same settings as the config of a verb, whose defaults may be others."""
-    return kind(**{field.name: getattr(config, field.name) for field in fields(config)})
+def _command(config: StudyConfig, only: tuple[str, ...] | None) -> str:
+    """The command that takes these batteries; empty where no verb does."""
+    if only is None:
+        return command("study", config)
+    if len(only) != 1:
+        return ""
+    (battery,) = only
+    kind = ASKED.get(battery, MeasureConfig)
+    if battery not in VERBS or (config.edits is not None and not issubclass(kind, EditConfig)):
+        return ""
+    return command(VERBS[battery], _as(kind, config))
+
+
+def _as(kind: type[Asked], config: StudyConfig) -> Asked:
+    """The same settings as the config of a verb, which may have fewer, and other defaults."""
+    return kind(**{field.name: getattr(config, field.name) for field in fields(kind)})
 
 
 def describe_inputs(

@@ -12,7 +12,7 @@ from colligate import __version__
 from colligate.engine import Report, using_threads
 from colligate.records import NUMBERS, Row, open_run
 from colligate.study.battery import BATTERIES, study
-from colligate.study.config import ComplexityConfig, StudyConfig
+from colligate.study.config import StudyConfig
 from colligate.study.crossmodal import FoilsConfig, RecognizeConfig, recognize, run_foils
 from colligate.study.provenance import file_hashes
 from colligate.study.repair import RepairConfig, repair
@@ -106,8 +106,7 @@ def _way(folder: Path, record: Mapping[str, Any]) -> _Way:
     batteries = None if kind == "study" else tuple(kind.split("-"))
     if batteries is not None and not set(batteries) <= set(BATTERIES):
         raise ValueError(f"{folder} is a run of kind {kind!r}, which this version can't run again; run it by hand.")
-    of = ComplexityConfig if batteries == ("complexity",) else StudyConfig
-    return _Way((of,), lambda config, report: study(config, only=batteries, page=False, report=report))
+    return _Way((StudyConfig,), lambda config, report: study(config, only=batteries, page=False, report=report))
 
 
 def _config(folder: Path, record: Mapping[str, Any], way: _Way, runs: Path) -> Any:

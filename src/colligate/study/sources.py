@@ -21,7 +21,7 @@ from colligate.scenes.space import ConceptSpace
 from colligate.scenes.tables import keep_of, listed
 from colligate.scenes.worlds import WORLDS, Kind, World, labels_bytes, load_world
 from colligate.store import Store
-from colligate.study.config import SourceConfig
+from colligate.study.config import VectorsConfig
 
 
 class Source(NamedTuple):
@@ -36,7 +36,7 @@ class Source(NamedTuple):
     facts: Mapping[str, object]
 
 
-def open_source(config: SourceConfig, report: Report | None = None) -> Source:
+def open_source(config: VectorsConfig, report: Report | None = None) -> Source:
     """Read or make the vectors that a config asks for.
 
     Raises:
@@ -56,7 +56,7 @@ def open_source(config: SourceConfig, report: Report | None = None) -> Source:
     )  # fmt: skip
 
 
-def open_model(config: SourceConfig) -> tuple[Model, World, tuple[str, ...]]:
+def open_model(config: VectorsConfig) -> tuple[Model, World, tuple[str, ...]]:
     """The model that a config names, the world that it is shown, and what was chosen where the config says nothing.
 
     Raises:
@@ -79,9 +79,9 @@ MODEL_FLAGS = ("tower", "caption", "words", "layer", "pooling", "device", "dtype
 """Fields that say how a model is loaded or what it is shown, and say nothing of a file of vectors."""
 
 
-def _open_file(config: SourceConfig, path: Path) -> Source:
+def _open_file(config: VectorsConfig, path: Path) -> Source:
     check_suffix(path)
-    idle = [f"--{name}" for name in MODEL_FLAGS if getattr(config, name) != getattr(SourceConfig, name)]
+    idle = [f"--{name}" for name in MODEL_FLAGS if getattr(config, name) != getattr(VectorsConfig, name)]
     if idle:
         raise ValueError(f"{path.name} holds vectors, made already; {', '.join(idle)} can't change them: leave it out.")
     if config.labels is not None and config.scenes:
@@ -98,14 +98,14 @@ def _open_file(config: SourceConfig, path: Path) -> Source:
     )  # fmt: skip
 
 
-def _read_world(config: SourceConfig, labels: Path) -> World:
+def _read_world(config: VectorsConfig, labels: Path) -> World:
     """The user's table, as `space` and `keep` say."""
     return read_labels(
         labels, space=None if config.space is None else read_space(config.space), keep=keep_of(config.keep)
     )
 
 
-def open_world(config: SourceConfig) -> World:
+def open_world(config: VectorsConfig) -> World:
     """The world that a config names: a built-in one or the user's table, with the user's caption template and words."""
     if not config.scenes:
         raise ValueError(f"Say which scenes to embed: --scenes {', '.join(WORLDS)} or a labels table.")
@@ -157,7 +157,7 @@ def said_words(space: ConceptSpace, captions: CaptionTemplate, others: Sequence[
     return said
 
 
-def _choose_tower(config: SourceConfig, model: Model, world: World) -> tuple[str, tuple[str, ...]]:
+def _choose_tower(config: VectorsConfig, model: Model, world: World) -> tuple[str, tuple[str, ...]]:
     able = [kind for kind in ("text", "picture", "scene") if kind in model.towers and kind in world.kinds]
     if config.tower is not None:
         if config.tower not in able:
@@ -198,7 +198,7 @@ def labels_of(source: Source) -> tuple[bytes, tuple[str, ...]]:
     return labels_bytes(World(world.name, scenes, said, parts=parts)), notes
 
 
-def store_of(config: SourceConfig) -> Store:
+def store_of(config: VectorsConfig) -> Store:
     """The folder of embedded vectors that a config names, or the user's."""
     return Store(config.store or Path(os.environ.get("COLLIGATE_STORE", "~/.cache/colligate")).expanduser())
 
