@@ -1,9 +1,9 @@
 """Coverage curves: how well does a rule fitted on some objects predict scenes made only of others?
 
 Every family is fitted at several coverages (fit objects / all objects) and splits of the objects, and scored on scenes
-of held-out objects by what linear probes read from its predictions, by R2 and by retrieval. Each split keeps to one fold
-of the scenes, the splits taking turns, and is read by probes that learned from the other folds (`readers`): for as many
-fits, more splits tell more than each split in every fold.
+of held-out objects by what linear probes read from its predictions, by R2 and by retrieval. Each split keeps to one
+fold of the scenes, the splits taking turns, and is read by probes that learned from the other folds (`readers`): for as
+many fits, more splits tell more than each split in every fold.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -291,7 +291,7 @@ def _splits(scenes: Scenes, settings: CurveSettings) -> tuple[dict[float, list[S
     """Splits of the objects for each coverage that allows any, and why the others don't.
 
     A split whose fit part shows every value is preferred; where there is none, the first draw is taken, and said so.
-    Protocol `paper` always takes the first: the authors don't look, and a seed of theirs divides the objects alike here.
+    Protocol `paper` always takes the first: the authors don't look, and their seed divides the objects alike here.
     """
     paper = settings.protocol == "paper"
     objects = int(scenes.contains_objects().any(0).sum())
