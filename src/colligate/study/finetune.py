@@ -23,6 +23,7 @@ from colligate.networks.checkpoint import load_checkpoint, save_checkpoint
 from colligate.networks.dual import DualEncoder
 from colligate.networks.pictures import PictureEncoder
 from colligate.networks.words import CaptionEncoder
+from colligate.scenes.captions import CaptionTemplate
 from colligate.scenes.space import Scenes
 from colligate.scenes.splits import Split, split_by_objects
 from colligate.scenes.worlds import World
@@ -31,6 +32,8 @@ from colligate.training.penalty import Distance, PenaltyKind
 from colligate.training.trainer import chosen_precision
 
 _BLOCK = 512
+Words = tuple[int, ...]
+"""A text as numbers of words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +48,10 @@ class FineTuneSettings:
     """Learning rate after the warm-up, falling to zero linearly."""
     warmup: int = 15
     """Steps in which it rises."""
+    decay: float = 0.1
+    """Weight decay of matrices."""
+    shift: int = 1
+    """Most pixels by which whole pictures are moved, each step anew; edges are repeated."""
     penalty: PenaltyKind = "none"
     """Pull the picture tower towards a simple binding function: object-products, or additive (which can't bind)."""
     penalty_weight: float = 0.1
@@ -55,8 +62,10 @@ class FineTuneSettings:
     """Least gain on validation scenes for which new weights are kept at all; below it, chance may have chosen."""
 
     def __post_init__(self) -> None:
-        if min(self.steps, self.every, self.warmup) < 1 or self.batch < 2 or self.rate <= 0:
-            raise ValueError("Fine-tuning takes at least one step, a batch of at least 2 and a rate above 0.")
+        if min(self.steps, self.every, self.warmup) < 1 or self.batch < 2 or self.rate <= 0 or self.shift < 0:
+            raise ValueError(
+                "Fine-tuning takes at least one step, a batch of at least 2, a rate above 0 and shift >= 0."
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,17 +184,26 @@ class _Tuning:
         self.place = torch.full((len(part),), -1)
         self.place[self.rows] = torch.arange(len(self.rows))
         self.pixels = _pixels(tuner.network, part, self.rows)
-        said = part.texts(self.rows)
         # Only foils of fit objects are ever said; the others are not even put into words.
         foiled = self.contrast.foiled(split.fit)
-        foils = World("foils", data.foils[foiled], part.captions).texts()
-        self.captions = [tuple(self.teller.tokenize(text)) for text in said]
-        self.foils = dict(zip(foiled.tolist(), (tuple(self.teller.tokenize(text)) for text in foils), strict=True))
+        self.captions = self._said(part, data.scenes, split.fit)
+        self.foils = self._said(part, data.foils, foiled)
         asked = query_worlds(tuner.world, tuner.templates)
         self.queries = [tuple(self.teller.tokenize(text)) for of in asked for wording in of for text in wording.texts()]
         self.wordings = [len(of) for of in asked]
         self.swaps = _rows_of(data.foils, data.scenes, split.fit)
         self.precision = chosen_precision("auto", self.network.log_scale.device)
+
+    def _said(self, world: World, scenes: Scenes, rows: Int[Tensor, " row"]) -> dict[int, tuple[Words, Words]]:
+        """For each row, its caption in words' numbers, and the one that mentions the objects the other way round.
+
+        Where captions say who stands where, only one order is true.
+        """
+        placed = isinstance(world.captions, CaptionTemplate) and "{1." in world.captions.pair
+        orders = (scenes, scenes if placed else scenes.twins())
+        one, other = (World("said", of[rows], world.captions).texts() for of in orders)
+        read = [tuple(tuple(self.teller.tokenize(text)) for text in both) for both in zip(one, other, strict=True)]
+        return dict(zip(rows.tolist(), cast("list[tuple[Words, Words]]", read), strict=True))
 
     def run(self) -> FineTuned:
         """All steps, and the best."""
@@ -197,13 +215,13 @@ class _Tuning:
             distance = Distance(settings.penalty, self.data.space, self.data.scenes.slots, dim, [self.tuner.seed])
             modules.append(distance.to(network.log_scale.device))
         optimizers = Optimizers(
-            modules, "adamw", rate=settings.rate, matrix_rate=1.0, decay=0.0, momentum=0.98, dtype=None
+            modules, "adamw", rate=settings.rate, matrix_rate=1.0, decay=settings.decay, momentum=0.98, dtype=None
         )
         generator = torch.Generator().manual_seed(self.tuner.seed)
         before = self.score()
         curve, best, kept = {0: before}, (0, -1.0), _state(network)
         for step in range(1, settings.steps + 1):
-            loss = self.loss(self.draw(generator), distance)
+            loss = self.loss(self.draw(generator), generator, distance)
             optimizers.zero_grad()
             loss.backward()
             torch.nn.utils.clip_grad_norm_(optimizers.parameters, 1.0)
@@ -228,14 +246,17 @@ class _Tuning:
         swaps = self.swaps[drawn]
         return torch.cat([drawn, swaps[swaps >= 0]]).unique()
 
-    def loss(self, rows: Int[Tensor, " row"], distance: Distance | None) -> Float[Tensor, ""]:
-        """The loss of a batch of fit scenes."""
-        foiled = self.contrast.foiled(rows)
-        texts = [*(self.captions[i] for i in self.place[rows].tolist()), *(self.foils[i] for i in foiled.tolist())]
+    def loss(
+        self, rows: Int[Tensor, " row"], generator: torch.Generator, distance: Distance | None = None
+    ) -> Float[Tensor, ""]:
+        """The loss of a batch of fit scenes, moved a little and said in one of both orders."""
+        foiled, turn = self.contrast.foiled(rows), int(torch.randint(2, (), generator=generator))
+        texts = [*(self.captions[i][turn] for i in rows.tolist()), *(self.foils[i][turn] for i in foiled.tolist())]
         once = {text: number for number, text in enumerate(dict.fromkeys(texts))}  # a swap's caption is often there
         network, device = self.network, self.network.log_scale.device
         with torch.autocast(device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
-            shown = self.reader.encode_pixels(self.pixels[self.place[rows]][None].to(device))
+            pixels = shifted(self.pixels[self.place[rows]], self.tuner.settings.shift, generator)
+            shown = self.reader.encode_pixels(pixels[None].to(device))
             told = self.teller.encode_texts([*once, *self.queries])
         scenes, told = network.compared(shown), network.compared(told)[0]
         said = told[torch.tensor([once[text] for text in texts], device=device)]
@@ -270,6 +291,25 @@ class _Tuning:
         queries = QueryVectors(self.data.space, tuple(concepts), objects)
         self.network.train()
         return self.contrast.score(replace(self.data, vectors=vectors, queries=queries))
+
+
+def shifted(
+    pixels: UInt8[Tensor, "row 3 high wide"], most: int, generator: torch.Generator
+) -> UInt8[Tensor, "row 3 high wide"]:
+    """Pictures moved by whole pixels, each by its own draw, their edges repeated.
+
+    Example:
+        >>> row = torch.arange(5, dtype=torch.uint8).expand(1, 3, 5, 5)
+        >>> {tuple(shifted(row, 1, torch.Generator().manual_seed(seed))[0, 0, 0].tolist()) for seed in range(20)} == {
+        ...     (0, 1, 2, 3, 4), (1, 2, 3, 4, 4), (0, 0, 1, 2, 3)}
+        True
+    """
+    num, _, high, wide = pixels.shape
+    moves = torch.randint(-most, most + 1, (2, num, 1), generator=generator)
+    down = (torch.arange(high) + moves[0]).clamp(0, high - 1)
+    right = (torch.arange(wide) + moves[1]).clamp(0, wide - 1)
+    rows = torch.arange(num)[:, None, None]
+    return pixels.permute(0, 2, 3, 1)[rows, down[:, :, None], right[:, None]].permute(0, 3, 1, 2)
 
 
 def _state(network: DualEncoder) -> dict[str, Tensor]:
