@@ -8,7 +8,7 @@ import torch
 
 from colligate.binding import no_binding, object_product, object_table
 from colligate.embeddings import Embeddings
-from colligate.geometry.components import decompose
+from colligate.geometry.components import decompose, object_squares, objects_by_chance
 from colligate.geometry.editing import edit_rows
 from colligate.geometry.measurements import decomposition_rows, information_rows, probe_rows, removal_rows
 from colligate.geometry.subject import ESTIMATORS, Settings, Subject
@@ -364,3 +364,65 @@ def test_objects_are_rescaled_between_a_bag_of_concepts_and_the_probes() -> None
         expected = (plain.value - plain.bag_of_concepts) / (ceiling - plain.bag_of_concepts)
         assert row.value == pytest.approx(expected)
     assert there["rescaled.removal.original.retrained.object", "test"].value == pytest.approx(1)
+
+
+def sampled(num: int, objects: int, seed: int) -> Scenes:
+    return SPACE.sample_scenes(num, objects, generator=generator(seed))
+
+
+LEVELLED = {
+    "balanced": PAIRS,
+    "uneven": Scenes.join([PAIRS, PAIRS[:50], PAIRS[:20]]),
+    "ragged": Scenes.join([sampled(150, 2, 1), sampled(100, 3, 2)]),
+    "many": Scenes.join([PAIRS] * 8),  # above the number at which each scene gets a direction of its own
+}
+
+
+@pytest.mark.parametrize("world", LEVELLED)
+@pytest.mark.parametrize("on", ["all", "fit"])
+def test_r2_of_what_was_fitted_stands_beside_that_of_vectors_without_structure(world: str, on: str) -> None:
+    """Against draws of noise, and against rank over degrees of freedom where that is the expectation."""
+    scenes = LEVELLED[world]
+    of = subject(object_table, scenes)
+    drawn = torch.randn(len(scenes), 3000, generator=generator(5))
+    noise = Subject(Embeddings(drawn, scenes), of.split, None, QUICK)
+    rows = None if on == "all" else of.split.fit
+    for name, parts, positions, estimator in ESTIMATORS:
+        if estimator == "single" or (positions and world == "ragged"):
+            continue
+        expected = of.explained_by_chance(name, on)
+        errors, totals = noise.decomposition(name, on).squares(noise.embeddings, rows)
+        assert expected == pytest.approx(1 - float(errors.sum() / totals.sum()), abs=0.004), name
+        if estimator == "least_squares":
+            fitted = scenes if rows is None else scenes[rows]
+            units = fitted.values if parts == "concept" else fitted.objects[..., None]
+            slots = [[k] for k in range(scenes.slots)] if positions else [list(range(scenes.slots))]
+            columns = [
+                ((units[:, s, c] == v) & fitted.filled[:, s]).sum(1)
+                for s in slots for c in range(units.shape[2]) for v in units[..., c].unique().tolist() if v >= 0
+            ]  # fmt: skip
+            counts = [(fitted.counts == count) for count in fitted.counts.unique()]
+            design = torch.stack(columns, dim=1).double()
+            for of_count in counts:
+                design[of_count] -= design[of_count].mean(0)
+            freedom = int(torch.linalg.matrix_rank(design)) / (len(fitted) - len(counts))
+            assert expected == pytest.approx(freedom, abs=1e-6 if world != "many" else 0.002), name
+    assert of.explained_by_chance("object.least_squares", "test") == 0.0
+
+
+@pytest.mark.parametrize("world", ["balanced", "many"])
+@pytest.mark.parametrize("positions", ["", "+pos"])
+def test_objects_from_concepts_stand_beside_objects_without_structure(world: str, positions: str) -> None:
+    scenes = LEVELLED[world]
+    of = Subject.of(Embeddings(torch.randn(len(scenes), 4000, generator=generator(6)), scenes), ByScene(), QUICK)
+    decomposition = of.decomposition(f"object{positions}.least_squares", "all")
+    errors, totals = object_squares(decomposition)
+    assert objects_by_chance(decomposition) == pytest.approx((3 + 2) / 11)
+    assert 1 - float(errors.sum() / totals.sum()) == pytest.approx((3 + 2) / 11, abs=0.02)
+
+
+def test_chance_of_r2_is_in_the_rows(noisy: Subject, noisy_rows: list[Row]) -> None:
+    rows = index(noisy_rows)
+    for on in ("all", "fit", "test"):
+        assert rows["r2.object.avg", on].chance == noisy.explained_by_chance("object.avg", on)
+    assert rows["r2.objects_from_concepts", "all"].chance == pytest.approx((3 + 2) / 11)

@@ -400,6 +400,33 @@ def objects_from_concepts(decomposition: Decomposition) -> float:
     return 1 - float(errors.sum() / totals.sum())
 
 
+def objects_by_chance(decomposition: Decomposition) -> float:
+    """Share of the variance of object components that their concepts explain where these have no structure.
+
+        E[R2] = sum_k rank(C_k) / sum_k (n_k - 1)      C_k: the concepts of the n_k known objects of slot k, centred
+
+    For 8 x 3 values that is (7 + 2) / 23 = 0.39: an R2 means little before it clears that.
+
+    Example:
+        >>> from colligate.binding import object_table
+        >>> scenes = ConceptSpace(color=8, shape=3).all_scenes(slots=2)
+        >>> vectors = object_table(scenes.space, 2, 64)(scenes.values)
+        >>> round(objects_by_chance(decompose(Embeddings(vectors, scenes), parts="object")), 2)
+        0.39
+    """
+    design = decomposition.design
+    column = torch.isfinite(decomposition.components).all(1).nonzero()[:, 0]
+    explained, free = 0, 0
+    for slot in (column // design.per_slot).unique().tolist():
+        objects = column[column // design.per_slot == slot] % design.per_slot
+        alone = design.space.scenes(objects[:, None])
+        concepts = torch.cat([alone.contains(c) for c in range(design.space.num_concepts)], dim=1).double()
+        centred = concepts - concepts.mean(0)
+        explained += int(torch.linalg.matrix_rank(centred.T @ centred, hermitian=True))
+        free += len(objects) - 1
+    return explained / free if free else 0.0
+
+
 def object_squares(decomposition: Decomposition) -> tuple[Float[Tensor, " object"], Float[Tensor, " object"]]:
     """Per object, squared error of its component given its concepts, and squared distance from the mean object."""
     design = decomposition.design

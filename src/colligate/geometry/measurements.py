@@ -17,6 +17,7 @@ from colligate.geometry.components import (
     Decomposition,
     Parts,
     object_squares,
+    objects_by_chance,
 )
 from colligate.geometry.information import (
     Information,
@@ -95,7 +96,7 @@ def _reconstruction(
     levels: RetrievalLevels,
 ) -> Iterator[Row]:
     rows = subject.rows_on(score.on)
-    yield score.explained(f"r2.{name}", *squares, chance=0.0)
+    yield score.explained(f"r2.{name}", *squares, chance=subject.explained_by_chance(name, score.on))
     chosen = torch.arange(len(rows))
     budget = subject.affordable(subject.settings.retrieval_budget)
     if len(rows) > budget:
@@ -130,7 +131,7 @@ def _objects_from_concepts(subject: Subject, on: str, positions: str) -> Row:
     )
     return subject.row(
         id, on, value=estimate.value, low=estimate.low, high=estimate.high, n=estimate.n, objects=estimate.objects,
-        chance=0.0, reason=estimate.reason,
+        chance=objects_by_chance(decomposition), reason=estimate.reason,
     )  # fmt: skip
 
 

@@ -23,6 +23,8 @@ from colligate.records import Row
 from colligate.scenes.space import Scenes
 from colligate.scenes.splits import PaperScenes, Split, SplitRule
 
+OWN_DIRECTIONS = 1024
+"""Most scenes of which each gets a direction of its own as its vector without structure."""
 MOST_SCORES = 50_000_000
 """Scores of one retrieval: looked-up vectors times scenes."""
 
@@ -199,6 +201,33 @@ class Subject:
                 estimator=cast("Estimator", estimator), singles=self.singles,
             )  # fmt: skip
         return self._decompositions[key]
+
+    @cached_property
+    def noise(self) -> "Subject":
+        """The same scenes with vectors that have no structure, as what an R2 that was fitted on them is held against.
+
+        A direction of its own for each scene makes every sum of squares its expectation under noise; where there are
+        too many scenes for that, random directions come close to it.
+        """
+        scenes = len(self.embeddings)
+        if scenes <= OWN_DIRECTIONS:
+            vectors = torch.eye(scenes)
+        else:
+            generator = torch.Generator().manual_seed(self.settings.seed)
+            vectors = torch.randn(scenes, max(16, OWN_DIRECTIONS**2 // scenes), generator=generator)
+        return Subject(Embeddings(vectors, self.scenes), self.split, None, self.settings)
+
+    def explained_by_chance(self, name: str, on: str) -> float:
+        """R2 of a decomposition of vectors without structure: above 0 on scenes that it was fitted on, else 0.
+
+        E[R2] = 1 - E |x - predicted|^2 / E |x - mean|^2,    x independent and alike       least squares: rank / (n - 1)
+        """
+        if on == "test" or name.endswith("single"):
+            return 0.0
+        errors, totals = self.noise.decomposition(name, on).squares(
+            self.noise.embeddings, None if on == "all" else self.rows_on(on)
+        )
+        return 1 - float(errors.sum() / totals.sum())
 
     def tables(self, parts: Parts) -> Decomposition:
         """Components as the authors' code trains them for removal: on 99 % of all scenes."""

@@ -181,7 +181,7 @@ def _explained(study: Study) -> Table | None:
     builder = TableBuilder(
         "explained",
         "What objects and values explain by themselves (the paper's Table 4).",
-        ("", "R²", "random weights", "n"),
+        ("", "R²", "chance", "random weights", "n"),
     )
     for id, label in (
         ("r2.object.least_squares", "scenes, from their objects"),
@@ -190,8 +190,14 @@ def _explained(study: Study) -> Table | None:
     ):
         row = study.table.find(id)
         if row is not None:
-            builder.add(label, builder.value(row), builder.level(row, "random_init"), builder.count(row))
-    return builder.build()
+            builder.add(
+                label, builder.value(row), builder.level(row, "chance"), builder.level(row, "random_init"),
+                builder.count(row),
+            )  # fmt: skip
+    return builder.build(
+        "Chance: what vectors without structure would give. Few objects are well explained by chance alone, and so are "
+        "scenes that the parts were fitted on."
+    )
 
 
 def _maps(study: Study) -> list[Figure]:
