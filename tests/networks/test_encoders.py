@@ -8,11 +8,14 @@ import torch
 from colligate.binding import ObjectProducts
 from colligate.networks.dual import DualEncoder, DualShape
 from colligate.networks.encoders import EncoderShape, ProductEncoder, build_encoder, within_objects
-from colligate.networks.stacked import attend
+from colligate.networks.stacked import Block, attend, generators
 from colligate.scenes.space import ConceptSpace
 
 SPACE = ConceptSpace(a=4, b=3, c=2)
-KINDS = ("object-tokens", "grouped-objects", "value-tokens", "grouped-tokens", "causal-tokens", "product", "bag")
+KINDS = (
+    "object-tokens", "grouped-objects", "value-tokens", "relative-tokens", "grouped-tokens", "causal-tokens", "product",
+    "bag",
+)  # fmt: skip
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
@@ -64,7 +67,7 @@ def test_order_matters_to_sequences_only(kind):
     values = some_values()
     network = encoder(kind)
     apart = float((network(values[None]) - network(values.flip(1)[None])).abs().max())
-    assert (apart > 1e-4) is (kind in {"value-tokens", "grouped-tokens", "causal-tokens"})
+    assert (apart > 1e-4) is (kind in {"value-tokens", "relative-tokens", "grouped-tokens", "causal-tokens"})
 
 
 @every_kind
@@ -114,7 +117,33 @@ def test_the_causal_encoder_is_read_at_its_last_token():
         assert float((network(values[None]) - network(changed[None])).abs().max()) > 1e-3
 
 
-@pytest.mark.parametrize("kind", KINDS[:5])
+@pytest.mark.parametrize("last", [False, True])
+def test_distance_adds_a_number_of_each_head_to_the_scores(last):
+    """Against loops over tokens, for two members with numbers of their own."""
+    block = Block(generators([0, 1]), 8, 2, 16, 1, reach=5).double().requires_grad_(False)
+    assert block.near is not None
+    assert block.near[:, 0].equal(-torch.arange(-4, 5).abs().double().expand(2, -1))
+    block.near.normal_(generator=torch.Generator().manual_seed(0))
+    x = torch.randn(2, 3, 4, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    normed = torch.nn.functional.layer_norm(x, (8,))
+    found = block(x, None, last=last)
+    for m in range(2):
+        alone = {name: getattr(block, name) for name in ("ask", "show", "out")}
+        ask, show, out = (lambda y, of=of, m=m: y @ of.weight[m] + of.bias[m] for of in alone.values())
+        for item in range(3):
+            query = ask(normed[m, item]).reshape(4, 2, 4)
+            key, value = show(normed[m, item]).reshape(4, 2, 2, 4).unbind(1)
+            read = torch.zeros(4, 2, 4, dtype=torch.float64)
+            for i in range(4):
+                for h in range(2):
+                    scores = torch.stack([query[i, h] @ key[j, h] / 2 + block.near[m, h, j - i + 4] for j in range(4)])
+                    read[i, h] = scores.softmax(0) @ value[:, h]
+            written = x[m, item] + out(read.reshape(4, 8))
+            whole = block.alone(written.expand(2, 1, -1, -1))[m, 0]
+            assert torch.allclose(found[m, item], whole[-1:] if last else whole, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS[:6])
 @pytest.mark.parametrize("layers", [1, 2])
 def test_leaving_out_what_the_last_layer_doesnt_need_changes_nothing(kind, layers):
     network: Any = encoder(kind, layers=layers)

@@ -16,14 +16,22 @@ from colligate.networks.stacked import Activation, Affine, Block, Table, generat
 from colligate.scenes.space import ConceptSpace
 
 EncoderKind = Literal[
-    "object-tokens", "grouped-objects", "value-tokens", "grouped-tokens", "causal-tokens", "product", "bag"
+    "object-tokens",
+    "grouped-objects",
+    "value-tokens",
+    "relative-tokens",
+    "grouped-tokens",
+    "causal-tokens",
+    "product",
+    "bag",
 ]
 """What reads the values.
 
 object-tokens    transformer over one token an object (its values' vectors summed) and a read-out token; no positions
 grouped-objects  the same, with the first of several layers kept within an object: nothing else is looked at
 value-tokens     transformer over the paper's sequence: a token for each value, markers, sinusoidal positions
-grouped-tokens   the same, with the first of several layers' attention kept within an object
+relative-tokens  the same sequence, without positions: attention depends on how far apart two tokens stand
+grouped-tokens   value-tokens, with the first of several layers' attention kept within an object
 causal-tokens    value-tokens, each token seeing only those before it
 product          a product of one vector for each value, summed over objects: binds by construction
 bag              a sum of one vector for each value, through an MLP: can't bind
@@ -143,6 +151,8 @@ class TransformerEncoder(Encoder):
 
     value tokens: SOO, a token for each value, EOO for each object, then EOS; vectors plus sinusoidal positions
     object tokens: for each object the sum of its values' vectors, then EOS; no positions
+    relative tokens: the value tokens' sequence; instead of positions, each head adds a learned number to its scores for
+    each distance between two tokens, at first -1, -1/2, ... times the distance
 
     Grouped, the first of several layers stays within an object (a token of an object attends to nothing else there, so
     that only the two maps of the layer are left).
@@ -166,12 +176,13 @@ class TransformerEncoder(Encoder):
         members = generators(seeds)
         self.start, self.end, self.read = (sum(space.sizes) + i for i in range(3))
         self.table = Table(members, sum(space.sizes) + 3, shape.width, shape.scale)
+        longest = slots * (space.num_concepts + 2) + 1
+        reach = longest if shape.kind == "relative-tokens" else 0
         self.blocks = nn.ModuleList(
-            Block(members, shape.width, shape.heads, shape.inner, shape.layers, shape.activation)
+            Block(members, shape.width, shape.heads, shape.inner, shape.layers, shape.activation, reach)
             for _ in range(shape.layers)
         )
         self.head = Affine(members, shape.width, shape.dim)
-        longest = slots * (space.num_concepts + 2) + 1
         self.register_buffer("positions", sinusoids(longest, shape.width), persistent=False)
         self.positions: Tensor
 
@@ -224,6 +235,8 @@ class TransformerEncoder(Encoder):
     def _placed(self, ids: Int[Tensor, "member item token"]) -> Float[Tensor, "member item _ dim"]:
         """Vectors of the tokens and EOS, with positions."""
         tokens = self._with_read(self.table(ids))
+        if self.kind == "relative-tokens":
+            return tokens
         return tokens + self.positions[: tokens.shape[2]]
 
     def _transform(

@@ -5,7 +5,7 @@ starts exactly as the same network does alone.
 """
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -86,6 +86,10 @@ class Block(nn.Module):
         hidden: width between the two maps.
         depth: number of layers in all; the maps that write into the residual start smaller by its root.
         activation: gelu, or gated: one half of the hidden units, after GELU, multiplies the other (GEGLU).
+        reach: longest sequence, if attention also depends on how far apart two tokens stand: each head adds a number
+            to its scores for each distance, at first the lower the farther; 0 for no such numbers.
+
+    Source: numbers for distances, Raffel et al. 2020 (T5); their start, Press et al. 2022 (ALiBi).
     """
 
     def __init__(
@@ -96,9 +100,15 @@ class Block(nn.Module):
         hidden: int,
         depth: int,
         activation: Activation = "gelu",
+        reach: int = 0,
     ) -> None:
         super().__init__()
         self.heads, self.gated = heads, activation == "gated"
+        self.near: nn.Parameter | None = None
+        if reach:
+            steep = 2.0 ** -torch.arange(heads)  # a different reach for each head
+            apart = torch.arange(1 - reach, reach).abs()
+            self.near = nn.Parameter((-steep[:, None] * apart).repeat(len(members), 1, 1))  # [member head distance]
         small = (2 * depth) ** -0.5
         self.ask = Affine(members, width, width)
         self.show = Affine(members, width, 2 * width)
@@ -123,9 +133,23 @@ class Block(nn.Module):
         if last:
             normed, x = normed.narrow(2, tokens - 1, 1), x.narrow(2, tokens - 1, 1)
             mask = None if mask is None else mask[-1:]
+        if self.near is not None:
+            mask = self._nearness(tokens, x.shape[2], items, mask)
         query = self.ask(normed.reshape(members, -1, width)).reshape(members * items, x.shape[2], self.heads, -1)
         x = x + self.out(attend(query, key, value, mask).reshape(members, -1, width)).reshape(x.shape)
         return self.alone(x)
+
+    def _nearness(
+        self, tokens: int, asking: int, items: int, mask: Tensor | None
+    ) -> Float[Tensor, "item head _ token"]:
+        """What each head adds to its scores for the distance of two tokens; minus infinity where it may not look."""
+        near = cast("Tensor", self.near)
+        places = torch.arange(tokens, device=near.device)
+        apart = places - places[tokens - asking :, None] + near.shape[2] // 2
+        added = near[:, :, apart]  # [member head asking token]
+        if mask is not None:
+            added = added.masked_fill(~mask, -torch.inf)
+        return added.repeat_interleave(items, 0) if len(added) > 1 else added
 
     def alone(self, x: Float[Tensor, "member item token dim"]) -> Float[Tensor, "member item token dim"]:
         """The tokens after the layer's two maps, each token by itself."""
@@ -154,7 +178,8 @@ def attend(
         query: of the tokens that read.
         key: of the tokens that are read.
         value: of the tokens that are read.
-        mask: [asking, token], True where one may look at the other; None for everywhere.
+        mask: [asking, token], True where one may look at the other; or what is added to the scores, [item or 1, head,
+            asking, token]; None for everywhere.
     """
     factor = query.shape[-1] ** -0.5
     if mask is None and query.shape[1] * key.shape[1] <= _FEW:
@@ -163,6 +188,9 @@ def attend(
     query, key, value = (x.transpose(1, 2) for x in (query, key, value))
     if query.dtype == torch.bfloat16 and query.device.type == "cpu":
         scores = query @ key.transpose(-1, -2) * factor
-        scores = scores if mask is None else scores.masked_fill(~mask, -torch.inf)
+        if mask is not None:
+            scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
         return (scores.softmax(-1).to(value.dtype) @ value).transpose(1, 2)
+    if mask is not None and mask.dtype != torch.bool:
+        mask = mask.to(query.dtype)
     return nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask).transpose(1, 2)

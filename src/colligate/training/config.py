@@ -39,8 +39,8 @@ class TrainConfig:
     """Share of the held-out objects that choose the checkpoint."""
     encoder: EncoderKind = "object-tokens"
     """What reads scenes and queries: object-tokens, grouped-objects (the first layer within an object), value-tokens
-    (the paper), grouped-tokens (the first layer's attention within an object), causal-tokens, product (binds by
-    construction), bag (can't bind)."""
+    (the paper), relative-tokens (the same sequence, attention by distance), grouped-tokens (the first layer's attention
+    within an object), causal-tokens, product (binds by construction), bag (can't bind)."""
     width: int = 192
     """Width of tokens."""
     layers: int = 2
