@@ -41,6 +41,16 @@ def test_a_bag_of_concepts_doesnt_bind_whatever_it_was_shown(tmp_path):
 
 
 @pytest.mark.long
+def test_a_sequence_read_by_distance_leaves_the_plateau_on_which_positions_stay(tmp_path):
+    told = {
+        kind: trained(tmp_path, encoder=kind, heads=4, steps=150)["recognition.object.seen.swaps"]
+        for kind in ("relative-tokens", "value-tokens")
+    }  # fmt: skip
+    assert (told["relative-tokens"].value or 0) > 0.5
+    assert (told["value-tokens"].value or 0) < 0.35  # the level of a bag of concepts is 1/6
+
+
+@pytest.mark.long
 def test_the_default_training_binds_nearly_all_objects_it_never_saw(tmp_path):
     rows = {row.id: row for row in train(TrainConfig(runs=tmp_path)).rows}
     for way, least in (("table", 0.97), ("among_unseen", 0.97), ("swaps", 0.93)):
