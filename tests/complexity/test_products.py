@@ -9,7 +9,7 @@ from colligate.complexity import factors as module
 from colligate.complexity.approximators import Data, additive_design, training_r2, value_columns
 from colligate.complexity.factors import FactorStack, Search, _ObjectProblem, object_factors, times
 from colligate.complexity.products import CircularConvolution, GlobalProduct, ObjectProducts
-from colligate.complexity.scene_factors import _grid, _GridProblem, _SceneProblem
+from colligate.complexity.scene_factors import _Grid, _GridProblem, _SceneProblem
 from colligate.embeddings import Embeddings
 from colligate.scenes.space import ConceptSpace, Scenes
 from colligate.scenes.splits import ByObject
@@ -96,7 +96,11 @@ RAGGED = Scenes.join([SCENES, SPACE.all_scenes(1)])
 SPARSE = SPACE.all_scenes(3)[torch.arange(0, 27000, 131)]
 
 
-@pytest.mark.parametrize("scenes", [SCENES, SCENES[torch.arange(0, 900, 2)], RAGGED, SPARSE], ids=len)
+TRIPLES = SPACE.all_scenes(3)[(SPACE.all_scenes(3).objects < 6).all(1)]
+TWICE = Scenes.join([SCENES[torch.randperm(900, generator=torch.Generator().manual_seed(0))[:400]]] * 2)
+
+
+@pytest.mark.parametrize("scenes", [SCENES, SCENES[torch.arange(0, 900, 2)], RAGGED, SPARSE, TRIPLES, TWICE], ids=len)
 @pytest.mark.parametrize("positions", ["own", "shared"])
 def test_the_gradient_of_a_global_product_is_that_of_its_value(scenes, positions):
     generator = torch.Generator().manual_seed(0)
@@ -112,10 +116,10 @@ def test_the_gradient_of_a_global_product_is_that_of_its_value(scenes, positions
     expected.sum().backward()
     members = torch.arange(3)
     problems: list[_SceneProblem | _GridProblem] = [problem]
-    if (grid := _grid(scenes, positions, factors)) is not None:
-        laid = targets[grid[1]].T.reshape(3, 30, -1)
-        problems.append(_GridProblem(grid[0], laid, members, factors, torch.full((3,), 1e-2)))
-    assert len(problems) == 1 + (len(scenes) in (900, 450) and positions == "own")
+    if (grid := _Grid.of(scenes, positions, factors.columns, targets)) is not None:
+        problems.append(_GridProblem(grid, grid.laid(targets), members, factors, torch.full((3,), 1e-2)))
+    # Not those of different numbers of objects, nor where most places of the grid are empty.
+    assert len(problems) == 1 + (len(scenes) not in (len(RAGGED), len(SPARSE)))
     assert exact.grad is not None
     scale = float(exact.grad.abs().max())
     for one in problems:

@@ -56,7 +56,7 @@ class Readers:
             >>> embeddings = Embeddings(no_binding(scenes.space, 2, 16)(scenes.values).float(), scenes)
             >>> readers = Readers.crossed(embeddings, ProbeSettings(strengths=(1e-4,)))
             >>> len(readers.probes), readers.fold.bincount().tolist()
-            (2, [41, 40])
+            (2, [38, 43])
         """
         scenes = embeddings.scenes
         _, group = scenes.unordered_ids.unique(return_inverse=True)

@@ -1,7 +1,8 @@
-"""Factors of one product over a whole scene, found from scenes or, where they form a grid, from both halves of each.
+"""Factors of one product over a whole scene, found scene by scene or, where they fill a grid, from both halves of each.
 
-What the additive part takes of a product is projected out. On a grid of all pairs of objects that projection, and so
-the whole error, follows from vectors as long as one side of the grid, but for the inner product with the targets.
+What the additive part takes of a product is projected out. Where the contents of the first slots meet those of the last
+ones often enough to lay scenes out as a grid, that projection, and so the whole error, follows from vectors as long as
+one side of the grid, but for the inner product with the targets.
 """
 
 import torch
@@ -24,6 +25,8 @@ from colligate.scenes.space import Scenes
 
 NUMBERS_AT_ONCE = 20_000_000
 """Targets of all starts that are held at a time."""
+EMPTY = 4
+"""A grid may have so many times as many places as there are scenes."""
 
 
 class _Half:
@@ -118,21 +121,20 @@ class _SceneProblem:
 
 
 class _GridProblem:
-    """The same where scenes are all pairs of the contents of two slots, each with tables of its own.
+    """The same from a grid: how often each content of the first slots meets each of the last ones.
 
-    With p and q the products within each slot, M = p q' and the projection P on sums of tables,
+    With p and q the products of the halves, N[i, j] the number of scenes that hold both, X their targets' sums, and a the
+    sums of the products over the scenes of each column of the additive design, whose Gram matrix is G:
 
-        |(I - P) (X - M)|^2 = |X|^2 - 2 p' X q + |p|^2 |q|^2 - |A p|^2 n q*^2 - m p*^2 |B q|^2 + m n p*^2 q*^2
+        |M (x - P)|^2 = |x|^2 - 2 p' X q + (p^2)' N q^2 - a' G^- a,    a = R_1' (p * N q) + R_2' (q * N' p)
 
-    where A and B project on the sums of one slot, m and n are the sides, stars are means, and X is projected already.
+    Only the first product needs the targets: one pass over them for a value, a second one for a gradient. The rest is
+    small and taken in float64: a large product may be additive but for a trace, and the difference must not be noise.
     """
 
-    def __init__(self, halves: list[_Half], grid: Tensor, which: Tensor, factors: FactorStack, penalty: Tensor) -> None:
-        self.halves, self.factors, self.penalty = halves, factors, penalty
-        self.sides = grid.shape[1:]
-        self.num = self.sides[0] * self.sides[1]
-        self.onto = [_onto_tables(half) for half in halves]
-        self.targets, self.energy = grid[which], (grid.square().sum((1, 2)) / self.num)[which]
+    def __init__(self, grid: "_Grid", targets: Tensor, which: Tensor, factors: FactorStack, penalty: Tensor) -> None:
+        self.grid, self.factors, self.penalty = grid, factors, penalty
+        self.targets, self.energy = targets[which], grid.energy[which]
         self._read: tuple[Tensor, Tensor] = (torch.arange(len(which)), self.targets)
         self._last: tuple[Tensor, tuple[Tensor, ...]] | None = None
 
@@ -151,61 +153,75 @@ class _GridProblem:
         return found
 
     def _parts(self, state: Tensor, members: Tensor) -> tuple[Tensor, ...]:
-        """Factors, products of both slots, their projections, and the targets times the second; kept for a gradient."""
+        """Factors, p, q, N q, N' p, sums by column and X q; kept for the gradient after a value."""
         if self._last is not None and torch.equal(self._last[0], state):
             return self._last[1]
-        factors = self.factors.read(state)
-        first, second = (times(factors, half.units) for half in self.halves)  # unit, member
-        pulled = torch.bmm(self._targets(members), second.T.unsqueeze(2))[:, :, 0].T
-        found = (factors, first, second, self.onto[0] @ first, self.onto[1] @ second, pulled)
+        factors, reads = self.factors.read(state).double(), self.grid.reads
+        first, second = (times(factors, half.units) for half in self.grid.halves)  # unit, member
+        met, meets = self.grid.times @ second, self.grid.times.T @ first
+        sums = reads[0].T @ (first * met) + reads[1].T @ (second * meets)
+        pulled = torch.bmm(self._targets(members), second.T.float().unsqueeze(2))[:, :, 0].T
+        found = (factors, first, second, met, meets, sums, pulled)
         self._last = (state, found)
         return found
 
     def value(self, state: Tensor, parameters: Tensor, members: Tensor) -> Tensor:
         del parameters
-        _, first, second, along, across, pulled = self._parts(state, members)
-        m, n = self.sides
-        level, other = first.mean(0).square(), second.mean(0).square()
-        own = first.square().sum(0) * second.square().sum(0)
-        taken = along.square().sum(0) * n * other + m * level * across.square().sum(0) - m * n * level * other
+        _, first, second, met, _, sums, pulled = self._parts(state, members)
+        own = (first.square() * (self.grid.times @ second.square())).sum(0)
+        total = (first * met).sum(0)
+        taken = (self.grid.root @ (sums - self.grid.means * total)).square().sum(0) + total.square() / self.grid.num
         fit = own - taken - 2 * (first * pulled).sum(0)
-        return self.energy[members] + fit / self.num + self.penalty[members] * state.square().sum(1)
+        return (self.energy[members] + fit / self.grid.num).float() + self.penalty[members] * state.square().sum(1)
 
     def gradient(self, state: Tensor, parameters: Tensor, members: Tensor) -> Tensor:
         del parameters
-        factors, first, second, along, across, pulled = self._parts(state, members)
-        m, n = self.sides
-        pushed = torch.bmm(first.T.unsqueeze(1), self._targets(members))[:, 0].T
+        factors, first, second, met, meets, sums, pulled = self._parts(state, members)
+        pushed = torch.bmm(first.T.float().unsqueeze(1), self._targets(members))[:, 0].T
+        total = (first * met).sum(0)
+        tables = self.grid.root.T @ (self.grid.root @ (sums - self.grid.means * total))
+        level = total / self.grid.num - (self.grid.means * tables).sum(0)
+        (one, other), reads = self.grid.halves, self.grid.reads
+        along, across = reads[0] @ tables, reads[1] @ tables
+        through = first * (self.grid.times @ second.square()) - pulled
+        through -= (along + level) * met + self.grid.times @ (second * across)
         found = torch.zeros_like(factors)
-        for half, own, other, mine, its, drawn, far in (
-            (self.halves[0], first, second, along, across, pulled, n),
-            (self.halves[1], second, first, across, along, pushed, m),
-        ):
-            level, across_level = own.mean(0), other.mean(0).square()
-            through = own * other.square().sum(0) - mine * far * across_level - drawn
-            through += level * (far * across_level - its.square().sum(0))
-            add_gradient(factors, half.units, 2 / self.num * through, found)
-        return self.factors.write(found) + 2 * self.penalty[members, None] * state
+        add_gradient(factors, one.units, 2 / self.grid.num * through, found)
+        through = second * (self.grid.times.T @ first.square()) - pushed
+        through -= (across + level) * meets + self.grid.times.T @ (first * along)
+        add_gradient(factors, other.units, 2 / self.grid.num * through, found)
+        return self.factors.write(found).float() + 2 * self.penalty[members, None] * state
 
 
-def _onto_tables(half: _Half) -> Float[Tensor, "unit unit"]:
-    """Projection on sums of one vector per value and a constant."""
-    reads = torch.cat([half.reads, torch.ones(len(half.reads), 1)], dim=1).double()
-    basis, sizes, _ = torch.linalg.svd(reads, full_matrices=False)
-    basis = basis[:, sizes > sizes[0] * 1e-10]
-    return (basis @ basis.T).float()
+class _Grid:
+    """Scenes of equally many objects, laid out by what the halves of their slots hold."""
 
+    def __init__(self, scenes: Scenes, halves: list[_Half], projection: Projection, targets: Tensor) -> None:
+        self.halves, self.num = halves, len(scenes)
+        sides = [len(half.units) for half in halves]
+        self.places = halves[0].of * sides[1] + halves[1].of
+        self.times = torch.bincount(self.places, minlength=sides[0] * sides[1]).reshape(sides).double()
+        self.reads = [half.reads.double() for half in halves]
+        self.means = projection.means[int(scenes.counts[0])][:, None]
+        self.root = projection.root
+        self.energy = targets.double().square().sum(0) / self.num
 
-def _grid(scenes: Scenes, positions: Positions, factors: FactorStack) -> tuple[list[_Half], Tensor] | None:
-    """Both halves, and the scene at each place, where scenes are all pairs of what two slots hold, each once."""
-    if scenes.slots != 2 or positions != "own" or not bool(scenes.filled.all()):
-        return None
-    columns = value_columns(scenes, positions)
-    halves = [_Half(columns[:, k], factors.columns) for k in range(2)]
-    places = halves[0].of * len(halves[1].units) + halves[1].of
-    if len(scenes) != len(halves[0].units) * len(halves[1].units) or len(places.unique()) < len(scenes):
-        return None
-    return halves, places.argsort()
+    @classmethod
+    def of(cls, scenes: Scenes, positions: Positions, columns: int, targets: Tensor) -> "_Grid | None":
+        """The grid of these scenes, where they fill enough of it; targets come without their additive part."""
+        if scenes.slots < 2 or len(scenes.counts.unique()) > 1:
+            return None
+        parts, middle = value_columns(scenes, positions), (scenes.slots + 1) // 2
+        halves = [_Half(half.flatten(1), columns) for half in (parts[:, :middle], parts[:, middle:])]
+        if len(halves[0].units) * len(halves[1].units) > EMPTY * len(scenes):
+            return None
+        design = additive_design(scenes, positions)
+        return cls(scenes, halves, Projection(design.T @ design, scenes.slots + 1), targets)
+
+    def laid(self, targets: Float[Tensor, "scene axis"]) -> Float[Tensor, "axis first second"]:
+        """Sums of the targets at every place."""
+        places = torch.zeros(self.times.numel(), targets.shape[1]).index_add_(0, self.places, targets)
+        return places.T.reshape(-1, *self.times.shape).contiguous()
 
 
 def scene_factors(
@@ -217,15 +233,16 @@ def scene_factors(
     factors = FactorStack(num_columns(scenes, positions), complex_numbers=False)
     found = [torch.zeros(len(PENALTIES), factors.columns, 0)]
     step = max(1, NUMBERS_AT_ONCE // (len(scenes) * search.starts))
-    grid = _grid(scenes, positions, factors)
     for block in scaled.split(step, dim=1) if scaled.shape[1] else ():
+        grid = _Grid.of(scenes, positions, factors.columns, block)
+        laid = None if grid is None else grid.laid(block)
 
-        def make(which: Tensor, penalty: Tensor, block: Tensor = block) -> _SceneProblem | _GridProblem:
-            if grid is None:
+        def make(
+            which: Tensor, penalty: Tensor, block: Tensor = block, grid: _Grid | None = grid, laid: Tensor | None = laid
+        ) -> _SceneProblem | _GridProblem:
+            if grid is None or laid is None:
                 return _SceneProblem(scenes, block[:, which], positions, factors, penalty)
-            halves, order = grid
-            laid = block[order].T.reshape(-1, len(halves[0].units), len(halves[1].units))
-            return _GridProblem(halves, laid, which, factors, penalty)
+            return _GridProblem(grid, laid, which, factors, penalty)
 
         found.append(search_factors(make, factors, block.shape[1], generator, search))
     columns = value_columns(scenes, positions)

@@ -36,6 +36,8 @@ NUMBERS_AT_ONCE = 100_000_000
 """Targets and hidden units of one stack of members that are held at a time."""
 STRENGTHS = (1e-2, 1e-3, 1e-4, 1e-7)
 """Penalties on the output that are tried, as shares of the features' energy; the last as good as none."""
+NARROW = 1e-4
+"""Penalties from this on are solved for in float32."""
 PILOTS = 3
 """Members on which the rate is chosen."""
 
@@ -49,7 +51,7 @@ class Schedule:
     rates: tuple[float, ...] = (0.04, 0.1)
     """Rates tried on splits of the middle coverage; the best on validation serves all."""
     longer: int = 5
-    """How many times as many steps are tried there too."""
+    """How many times as many steps are tried there too, at the best rate."""
     worth: float = 0.2
     """Share of the error on validation that more steps must save to be taken."""
     batch: int = 256
@@ -220,7 +222,9 @@ class _Output:
             mixed += design.T @ features
         self.carried = Projection(designs, data.scenes.slots + 1).solve(mixed)  # column, unit
         self.spread = 0.0
-        self.maps, self.errors = self._solve(width)
+        self.kept = torch.zeros(0, width)
+        """Features of the fit part, where there are fewer scenes than units: maps are combinations of them."""
+        self.solved, self.errors = self._solve(width)
 
     def _blocks(self, rows: Int[Tensor, " row"]) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Design, features and what the sum leaves, block by block."""
@@ -233,41 +237,44 @@ class _Output:
             yield additive_design(scenes, self.positions), features, left
 
     def _solve(self, width: int) -> tuple[list[Tensor], list[float]]:
-        """Maps, and the squared errors that they leave on the fit part."""
+        """What gives each penalty's map, and the squared error that it leaves on the fit part.
+
+        Penalties of some size are solved for in float32; the one that is as good as none isn't well conditioned.
+        """
         rows, few = self.member.split.fit, len(self.member.split.fit) <= width
         gram = torch.zeros(width, width, dtype=torch.float64)
         sums = torch.zeros(width, self.data.targets.shape[1], dtype=torch.float64)
-        kept = torch.zeros(0)
         for design, features, left in self._blocks(rows):
-            own = features - design @ self.carried
+            own = (features - design @ self.carried).float()
             self.spread += float(left.square().sum())
             if few:
-                kept, gram, sums = own, own @ own.T, left
+                self.kept, gram, sums = own, (own @ own.T).double(), left
             else:
-                narrow = own.float()
-                gram += narrow.T @ narrow
-                sums += narrow.T @ left.float()
-        maps, errors = list[Tensor](), list[float]()
+                gram += own.T @ own
+                sums += own.T @ left.float()
+        found, errors = list[Tensor](), list[float]()
         energy, ones = max(float(gram.trace()), 1e-30), torch.eye(len(gram), dtype=torch.float64)
         for strength in STRENGTHS:
-            solved = torch.cholesky_solve(sums, torch.linalg.cholesky(gram + strength * energy * ones))
+            kind = torch.float32 if strength >= NARROW else torch.float64
+            penalised = (gram + strength * energy * ones).to(kind)
+            solved = torch.cholesky_solve(sums.to(kind), torch.linalg.cholesky(penalised)).double()
             if few:
                 errors.append(float((strength * energy * solved).square().sum()))
-                maps.append(kept.T @ solved)
             else:
-                fitted = (solved * (gram @ solved - 2 * sums)).sum()
-                errors.append(self.spread + float(fitted))
-                maps.append(solved)
-        return maps, errors
+                taken = (solved * sums).sum() + strength * energy * solved.square().sum()
+                errors.append(self.spread - float(taken))
+            found.append(solved.float())
+        return found, errors
 
     def on_validation(self) -> Float[Tensor, " candidate"]:
         """Squared errors of the sum alone, then under every penalty."""
-        found = torch.zeros(1 + len(self.maps), dtype=torch.float64)
+        found = torch.zeros(1 + len(self.solved), dtype=torch.float64)
         for design, features, left in self._blocks(self.member.split.validation):
-            own = features - design @ self.carried
+            own = (features - design @ self.carried).float()
             found[0] += left.square().sum()
-            for i, out in enumerate(self.maps):
-                found[1 + i] += (left - own @ out).square().sum()
+            through = own @ self.kept.T if len(self.kept) else own
+            for i, solved in enumerate(self.solved):
+                found[1 + i] += (left - through @ solved).square().sum()
         return found
 
     def rule(self, candidate: int) -> Rule:
@@ -275,10 +282,11 @@ class _Output:
         if not candidate:
             return self.member.additive
         assert self.member.gone is not None
-        out = self.maps[candidate - 1]
-        coefficients = self.member.additive.coefficients - self.carried @ out
+        solved = self.solved[candidate - 1]
+        out = self.kept.T @ solved if len(self.kept) else solved
+        coefficients = self.member.additive.coefficients - self.carried @ out.double()
         additive = SumRule(coefficients, self.positions)
-        return NetworkRule(self.layer, self.member.gone, out.float(), additive, self.positions)
+        return NetworkRule(self.layer, self.member.gone, out, additive, self.positions)
 
 
 def fit_layer(
@@ -319,9 +327,9 @@ def _tried(
     middle = sorted(members, key=lambda m: len(m.left))[len(members) // 2]
     pilots = [m for m in members if group_of(m.split) == group_of(middle.split)][:PILOTS]
 
-    def best(steps: int) -> tuple[float, Schedule]:
+    def best(steps: int, rates: Sequence[float]) -> tuple[float, Schedule]:
         found = list[tuple[float, Schedule]]()
-        for rate in schedule.rates:
+        for rate in rates:
             tried = replace(schedule, steps=steps, rates=(rate,))
             fresh = [replace(m, shuffler=generator_of(m.split, seed + 2)) for m in pilots]
             for stacked in _stacks(fresh, tried.batch, layer.width):
@@ -332,10 +340,10 @@ def _tried(
             found.append((left, tried))
         return min(found, key=lambda one: one[0])
 
-    short = best(schedule.steps)
+    short = best(schedule.steps, schedule.rates)
     if schedule.longer <= 1:
         return short[1]
-    long = best(schedule.longer * schedule.steps)
+    long = best(schedule.longer * schedule.steps, short[1].rates)
     return long[1] if long[0] < (1 - schedule.worth) * short[0] else short[1]
 
 
