@@ -82,7 +82,7 @@ def test_levels_the_ceiling_and_the_noise_band_are_drawn(section):
     assert {"chance", "bag of concepts, ties at random", "the probes on the true vectors"} <= labels
     bands = [trace for trace in figure.spec["data"] if trace.get("fill") == "toself"]
     assert len(bands) == len(FAMILIES)
-    assert bands[0]["y"][0] == pytest.approx(0.4 * 0.2 - 0.01)
+    assert bands[0]["y"][0] == pytest.approx(100 * (0.4 * 0.2 - 0.01))
 
 
 def test_width_has_a_line_for_each_coverage(section):

@@ -16,9 +16,9 @@ def test_dots_draw_values_intervals_and_levels():
     figure = dots("k", "Title", [Line("objects", {"": row})], ONE)
     assert figure is not None
     chance, bag, model = figure.spec["data"]
-    assert (chance["x"], bag["x"], model["x"]) == ([0.01], [0.25], [0.9])
-    assert model["error_x"]["array"] == pytest.approx([0.05])
-    assert model["error_x"]["arrayminus"] == pytest.approx([0.1])
+    assert (chance["x"], bag["x"], model["x"]) == ([1], [25], [90])
+    assert model["error_x"]["array"] == pytest.approx([5])
+    assert model["error_x"]["arrayminus"] == pytest.approx([10])
     assert figure.alt == "Title. objects: this model 90 %, 95 % interval 80 % to 95 %."
     assert [key.label for key in figure.legend] == ["this model", "bag of concepts, ties at random", "chance"]
 
@@ -40,13 +40,24 @@ def test_curves_are_drawn_in_order():
     figure = curves("k", "t", {"a": [(2.0, Row(id="x", value=0.2)), (0.5, Row(id="x", value=0.1))]}, axis="strength")
     assert figure is not None
     assert figure.spec["data"][0]["x"] == [0.5, 2.0]
+    assert figure.spec["data"][0]["y"] == [10, 20]
+    axis = figure.spec["layout"]["yaxis"]
+    assert axis["ticksuffix"] == " %"
+    assert axis["range"] == pytest.approx([-4, 104])
+
+
+@pytest.mark.parametrize(("place", "shown"), [(0.5, [0, 1]), (6.0, [5, 7])])
+def test_a_single_place_has_an_axis_around_it(place: float, shown: list[float]):
+    figure = curves("k", "t", {"a": [(place, Row(id="x", value=0.2))]}, axis="coverage")
+    assert figure is not None
+    assert figure.spec["layout"]["xaxis"]["range"] == shown
 
 
 def test_outcomes_add_up_to_all_edits(studies):
     figure = outcomes(Measured(studies["whole"]), {"avg": "average"})
     assert figure is not None
     totals = [sum(shares) for shares in zip(*(trace["x"] for trace in figure.spec["data"]), strict=True)]
-    assert totals == pytest.approx([1.0, 1.0])
+    assert totals == pytest.approx([100, 100])
 
 
 def test_markup_in_labels_and_hover_is_escaped():

@@ -111,8 +111,32 @@ def test_it_fits_a_telephone_in_light_and_in_dark(opened, fresh):
         for soft in (".facts-line", ".legend", "caption", ".tile-sentence", ".answer-yes", ".contents a", "td small"):
             assert contrast(page.locator(soft).first.evaluate("e => getComputedStyle(e).color"), paper) > 4.5, soft
         papers.append(paper)
+        title = page.locator("[data-figure=probes] .annotation text").first.evaluate("e => getComputedStyle(e).fill")
+        assert contrast(title, paper) > 4.5
     assert papers[0] != papers[1]
     assert page.troubles == []
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+def test_no_label_is_cut_at_any_width(width, opened, fresh):
+    """Labels of maps and titles of axes lie inside the picture that they belong to."""
+    record, studies, figures = fresh()
+    points = figures["quadruple"]["points"]
+    for end in (min, max):
+        end((p for p in points if p["kind"] != "sum"), key=lambda p: p["x"])["label"] = "a red square | a blue circle"
+    page = opened(render_page(record, studies["whole"], figures), viewport={"width": width, "height": 800})
+    cut = page.evaluate(
+        """[...document.querySelectorAll(
+            '[data-figure] :is(.textpoint, .annotation, .ytick, .xtick) text'
+        )].filter(t => {
+            const [own, all] = [t, t.closest('.main-svg')].map(e => e.getBoundingClientRect());
+            return own.left < all.left - 1 || own.right > all.right + 1 || own.top < all.top - 1 ||
+                own.bottom > all.bottom + 1;
+        }).map(t => t.textContent)"""
+    )
+    assert cut == []
+    assert page.locator("[data-figure=map-quadruple] .textpoint text").count() >= 12
+    assert page.locator("[data-figure] .annotation text").count() >= 5
 
 
 def contrast(one: str, other: str) -> float:

@@ -17,8 +17,9 @@
 
   function traces(points, groups, space, width) {
     const labelled = groups.flatMap((group) => (group.texts ? group.members : []));
-    const placed = space ? null : sides(points, labelled, width - 52, 356);
-    return groups.map(({ members, colour, shape, shape3d, texts }) => {
+    const frame = space ? null : frameOf(points, width - 52, 356);
+    const placed = space ? null : sides(points, labelled, frame);
+    const made = groups.map(({ members, colour, shape, shape3d, texts }) => {
       const at = (axis) => members.map((i) => points[i][axis]);
       const trace = {
         type: space ? "scatter3d" : "scatter",
@@ -34,14 +35,23 @@
       if (space) trace.z = at("z");
       return trace;
     });
+    return { made, frame };
   }
 
-  // Give each label the side on which it covers the fewest points and labels.
-  function sides(points, labelled, width, height) {
+  // The part of the plane that a map shows: all points in the middle, one scale for both axes, room for labels.
+  function frameOf(points, width, height) {
     const span = (axis) => [Math.min(...points.map((p) => p[axis])), Math.max(...points.map((p) => p[axis]))];
     const [[left, right], [bottom, top]] = [span("x"), span("y")];
     const scale = Math.min(width / (right - left || 1), height / (top - bottom || 1)) * 0.85;
+    const around = (low, high, room) => [(low + high) / 2 - room / scale / 2, (low + high) / 2 + room / scale / 2];
+    return { scale, x: around(left, right, width), y: around(bottom, top, height) };
+  }
+
+  // Give each label the side on which it leaves the picture least and covers the fewest points and labels.
+  function sides(points, labelled, { scale, x: [from, to], y: [floor, ceiling] }) {
     const spots = points.map((p) => [p.x * scale, p.y * scale]);
+    const edge = [from * scale - 20, floor * scale - 16, to * scale + 20, ceiling * scale + 16];
+    const outside = (box) => Math.max(0, edge[0] - box[0]) + Math.max(0, edge[1] - box[1]) + Math.max(0, box[2] - edge[2]) + Math.max(0, box[3] - edge[3]);
     const taken = spots.map(([x, y]) => [x - 6, y - 6, x + 6, y + 6]);
     const choices = { "top center": [-0.5, 13], "bottom center": [-0.5, -13], "middle right": [0, 0], "middle left": [-1, 0], "top right": [0, 11], "top left": [-1, 11], "bottom right": [0, -11], "bottom left": [-1, -11] };
     const placed = new Map();
@@ -56,7 +66,7 @@
           if (k === i) return sum;
           const [w, h] = [Math.min(box[2], c) - Math.max(box[0], a), Math.min(box[3], d) - Math.max(box[1], b)];
           return w > 0 && h > 0 ? sum + w * h : sum;
-        }, 0);
+        }, 1000 * outside(box));
         if (best === null || covered < best.covered) best = { name, box, covered };
       }
       placed.set(i, best.name);
@@ -101,10 +111,10 @@
     });
   }
 
-  function axes(space) {
+  function axes(space, frame) {
     const bare = { showticklabels: false, showgrid: space, zeroline: false, title: { text: "" }, ticks: "" };
     const base = { height: 400, margin: { l: 26, r: 26, t: 22, b: 22 }, showlegend: false, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", hovermode: "closest", font: { size: 12 } };
-    if (!space) return { ...base, dragmode: false, xaxis: { ...bare, fixedrange: true }, yaxis: { ...bare, fixedrange: true, scaleanchor: "x" } };
+    if (!space) return { ...base, dragmode: false, xaxis: { ...bare, fixedrange: true, range: frame.x }, yaxis: { ...bare, fixedrange: true, scaleanchor: "x", range: frame.y } };
     const in3d = { ...bare, showbackground: false, gridcolor: style("--rule"), linecolor: style("--rule"), showspikes: false };
     return { ...base, hoverlabel: { bgcolor: style("--card"), bordercolor: style("--soft"), font: { color: style("--ink") } }, scene: { xaxis: in3d, yaxis: in3d, zaxis: in3d, aspectmode: "data" } };
   }
@@ -161,9 +171,9 @@
     const draw = () => {
       const groups = groupsOf(map, by);
       legendOf(legend, groups, space);
-      const data = traces(map.points, groups, space, place.clientWidth);
-      if (by === null) data.unshift(joins(map.points, space));
-      return Plotly.react(place, data, axes(space), { ...config, scrollZoom: false });
+      const { made, frame } = traces(map.points, groups, space, place.clientWidth);
+      const data = by === null ? [joins(map.points, space), ...made] : made;
+      return Plotly.react(place, data, axes(space, frame), { ...config, scrollZoom: false });
     };
     place.redraw = draw;
     radios(controls, "Colour by", `${place.dataset.figure}-by`, map.kinds.length ? [] : map.concepts, (choice) => { by = choice; draw(); });

@@ -110,9 +110,10 @@ def fraction(value: float) -> str:
 
     Example:
         >>> fraction(0.934), fraction(0.9996), fraction(-0.5)
-        ('0.93', '0.999', '-0.50')
+        ('0.93', '0.999', '−0.50')
     """
-    return f"{min(value, 0.999):.3f}" if 0.995 <= value < 1 else f"{0.0 if abs(value) < 0.005 else value:.2f}"
+    text = f"{min(value, 0.999):.3f}" if 0.995 <= value < 1 else f"{0.0 if abs(value) < 0.005 else value:.2f}"
+    return text.replace("-", "\N{MINUS SIGN}")
 
 
 def too_few(row: Row) -> bool:
