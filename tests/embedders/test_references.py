@@ -28,7 +28,7 @@ def test_they_are_small():
 def test_they_load_and_embed(name: str):
     model = load_model(f"reference:{name}")
     assert model.name == f"reference:{name}"
-    assert "Trained from scratch on 80% of 400 objects" in model.notes[0]
+    assert "Trained from scratch on 80 % of 400 objects" in model.notes[0]
     vectors = model.towers["scene"].embed(load_world("grid:4x4").scenes)
     assert vectors.dtype == torch.float32
     assert bool(vectors.isfinite().all())

@@ -54,7 +54,7 @@ def sweep() -> list[Row]:
 
 
 def test_a_sweep_names_the_coverages_at_which_every_seed_binds():
-    assert judge_sweep(sweep()).sentence.endswith("every seed binds unseen objects at coverage 80%.")
+    assert judge_sweep(sweep()).sentence.endswith("every seed binds unseen objects at coverage 80 %.")
     below = [row for row in sweep() if row.coverage != 0.8]
     assert "at no coverage do all seeds bind" in judge_sweep(below).sentence
 
@@ -66,6 +66,6 @@ def test_pages_of_both_kinds_hold_their_numbers():
         assert words in page
     page = render_page({"kind": "sweep", "name": "sweep-1"}, sweep(), {})
     assert "When does binding emerge?" in page
-    assert "<script>, 80%" not in page
-    assert "&lt;script&gt;, 80%" in page
+    assert "<script>, 80 %" not in page
+    assert "&lt;script&gt;, 80 %" in page
     assert "0.950–0.990" in page

@@ -149,7 +149,8 @@ def load(name: str, options: LoadOptions) -> Model:
         towers = pair_towers(network, found.weights, unit=options.normalize)
     config = found.facts.get("config", {})
     note = (
-        f"Trained from scratch on {config.get('coverage', 0):.0%} of {found.model.space.num_objects:,} objects, "
+        f"Trained from scratch on {100 * config.get('coverage', 0):.0f} % of "
+        f"{found.model.space.num_objects:,} objects, "
         f"step {found.facts.get('step')}."
     )
     if tuned := found.facts.get("finetuned"):

@@ -144,7 +144,7 @@ def judge_sweep(rows: Iterable[Row], name: str = "This sweep") -> Verdict:
 
 
 def _span(coverages: Sequence[float]) -> str:
-    return ", ".join(f"{coverage:.0%}" for coverage in coverages)
+    return ", ".join(f"{100 * coverage:.0f} %" for coverage in coverages)
 
 
 def _binds(row: Row) -> bool:
@@ -218,5 +218,5 @@ def _sweep_table(rows: Iterable[Row]) -> Table | None:
             seeds = max(seeds, len(values))
             spread = Row(id=id, value=median(values), low=values[0], high=values[-1]) if values else None
             cells.append(builder.value(spread))
-        builder.add(f"{family}, {coverage:.0%}", *cells, Cell(str(seeds)))
+        builder.add(f"{family}, {100 * coverage:.0f} %", *cells, Cell(str(seeds)))
     return builder.build()

@@ -95,7 +95,7 @@ def _figure(models: Sequence[Mapping[str, Any]], tower: str, measure: str) -> Fi
         for rule in model["fits"].get(tower, {"rules": ()})["rules"]:
             if x is None or rule[measure] is None or rule[measure] != rule[measure]:
                 continue
-            label = f"{rule_in_words(rule['family'])}, {rule['coverage']:.0%} of objects"
+            label = f"{rule_in_words(rule['family'])}, {100 * rule['coverage']:.0f} % of objects"
             series.setdefault(label, []).append((float(x), float(rule[measure]), described(model)))
     axis, title = UP[measure]
     return scatter(
@@ -145,7 +145,7 @@ def _table(rows: Iterable[Row]) -> Table | None:
 
         correlation = of("object.correlation")
         builder.add(
-            f"{TOWERS[tower]}: {rule_in_words(family)}, {coverage:.0%}",
+            f"{TOWERS[tower]}: {rule_in_words(family)}, {100 * coverage:.0f} %",
             *(builder.value(of(measure)) for measure in ("object", "concept", "r2")),
             *(builder.value(of(f"object.{name}")) for name in ("correlation", "rank", "within", "correlation.table")),
             builder.value(of("r2.correlation")),

@@ -89,7 +89,8 @@ def occluding(
     more, less = over(low), over(high)
     if more < 0:
         raise ValueError(
-            f"A {front.solid} hides at most {more + wanted:.0%} of a {behind.solid} behind it here, not {wanted:.0%}; "
+            f"A {front.solid} hides at most {100 * (more + wanted):.0f} % of a {behind.solid} behind it here, not "
+            f"{100 * wanted:.0f} %; "
             "take a smaller fraction."
         )
     for step in range(30):

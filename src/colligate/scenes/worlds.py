@@ -433,8 +433,8 @@ def _clevr_like(name: str, shapes: str, pictures: Canvas | Studio, slots: int = 
 def _clevr_occluded() -> World:
     hidden = 0.25
     note = (
-        f"The second object hides {hidden:.0%} of the first one's pixels; where it stands for that depends on the two "
-        "shapes, never on the colors. Singles stand where the first object does."
+        f"The second object hides {100 * hidden:.0f} % of the first one's pixels; where it stands for that depends on "
+        "the two shapes, never on the colors. Singles stand where the first object does."
     )
     return _clevr_like("clevr-occluded", "cube cylinder sphere", Studio(hidden=hidden), note=note)
 

@@ -50,7 +50,7 @@ class PaperConfig:
 
 
 SHIPPED = (
-    ("Shipped: a transformer trained on 80% of objects", "reference:binds"),
+    ("Shipped: a transformer trained on 80 % of objects", "reference:binds"),
     ("Shipped: an encoder that can't bind", "reference:bag"),
     ("Shipped: pictures and captions, trained with swaps", "reference:pictures"),
     ("Shipped: pictures and captions alone", "reference:captions"),
@@ -132,13 +132,13 @@ def _parts(config: PaperConfig, report: Report | None) -> Iterator[tuple[str, Ru
                             runs=config.runs, force=config.force), report=report,
             )  # fmt: skip
             trained.append(done.folder)
-            return [Part.of(f"Trained on {coverage:.0%} of objects", done.folder)]
+            return [Part.of(f"Trained on {100 * coverage:.0f} % of objects", done.folder)]
 
-        yield f"training at {coverage:.0%}", tokens
+        yield f"training at {100 * coverage:.0f} %", tokens
     if config.coverages:
         yield "rules of trained models", lambda: [_rules(config, trained, report)]
     for coverage in config.coverages if config.pictures else ():
-        yield f"pictures at {coverage:.0%}", lambda coverage=coverage: _pictures(config, coverage, report)
+        yield f"pictures at {100 * coverage:.0f} %", lambda coverage=coverage: _pictures(config, coverage, report)
 
 
 def _embedder(config: PaperConfig, report: Report | None) -> Part:
@@ -168,5 +168,5 @@ def _pictures(config: PaperConfig, coverage: float, report: Report | None) -> li
         RecognizeConfig(embedder=f"run:{done.folder}", seed=config.seed, runs=config.runs, store=config.store,
                         force=config.force), report=report,
     )  # fmt: skip
-    title = f"Pictures and captions of {coverage:.0%} of objects"
+    title = f"Pictures and captions of {100 * coverage:.0f} % of objects"
     return [Part.of(title, done.folder), Part.of(f"{title}, across towers", asked.folder)]
