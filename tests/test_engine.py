@@ -1,10 +1,12 @@
 """How work is run: the same number of threads whatever the machine is busy with."""
 
+from threading import Barrier, current_thread
+
 import pytest
 import torch
 
 from colligate import engine
-from colligate.engine import Clock, chosen_threads, fitting_threads, using_threads
+from colligate.engine import Clock, chosen_threads, fitting_threads, side_by_side, using_threads
 
 
 @pytest.fixture(autouse=True)
@@ -53,3 +55,27 @@ def test_stages_are_timed_and_told():
         pass
     assert told == [("a", 0, 1), ("a", 1, 1)]
     assert clock.seconds["a"] >= 0
+
+
+def test_jobs_side_by_side_come_in_order_with_the_threads_of_their_caller(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(engine.os, "sched_getaffinity", lambda _: range(4), raising=False)
+    with fitting_threads():
+        met = Barrier(2)  # passed only if two jobs run at a time
+
+        def job(number: int) -> tuple[int, int]:
+            met.wait(timeout=60)
+            return number, torch.get_num_threads()
+
+        assert list(side_by_side(job, range(4))) == [(number, 1) for number in range(4)]
+    with using_threads(4), fitting_threads():
+        assert list(side_by_side(lambda number: current_thread(), range(2))) == [current_thread()] * 2
+
+
+def test_a_job_that_fails_side_by_side_says_so(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(engine.os, "sched_getaffinity", lambda _: range(4), raising=False)
+
+    def job(number: int) -> int:
+        return 1 // number
+
+    with fitting_threads(), pytest.raises(ZeroDivisionError):
+        list(side_by_side(job, [1, 0, 1]))

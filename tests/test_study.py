@@ -455,6 +455,26 @@ def test_a_control_stands_beside_every_number(place: Path, tmp_path: Path):
     assert set(done.record["inputs"]["files"]) == {"control"}
 
 
+def test_rules_of_a_whole_study_have_a_control_at_every_coverage(place: Path, tmp_path: Path):
+    control = tmp_path / "control.safetensors"
+    save_file({"vectors": scene_table(SPACE, 2, DIM, 3)(ALL.values).float()}, control)
+    config = StudyConfig(
+        embedder=str(place / "plain.npy"), labels=place / "all.csv", control=control, runs=tmp_path / "runs",
+        families=("additive",), coverages=(0.5, 0.7), depth=False,
+    )  # fmt: skip
+    rows = {row.coverage: row for row in study(config, page=False).rows if row.id == "complexity.r2"}
+    alone = StudyConfig(
+        embedder=str(control), labels=place / "all.csv", runs=tmp_path / "runs", families=("additive",),
+        coverages=(0.5, 0.7),
+    )  # fmt: skip
+    found = study(alone, only=("complexity",), page=False).rows
+    expected = {row.coverage: row.value for row in found if row.id == "complexity.r2"}
+    assert {coverage: row.random_init for coverage, row in rows.items()} == expected
+    assert len(set(expected.values())) == 2
+    assert all(row.random_init is None for row in found)
+    assert all("whole study" in (row.reason or "") for row in found)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_vectors_of_other_precision_are_studied_as_they_are(place: Path, tmp_path: Path, dtype: torch.dtype):
     save_file({"v": vectors_of(ALL).to(dtype)}, tmp_path / "v.safetensors")

@@ -7,11 +7,12 @@ import torch
 
 from colligate.binding import no_binding, object_product, object_table, scene_table
 from colligate.complexity.approximators import Additive, Fitted
-from colligate.complexity.curves import OUTCOMES, CurveSettings, coverage_curve
+from colligate.complexity.curves import CurveSettings, coverage_curve
 from colligate.complexity.families import family
 from colligate.complexity.measurements import ComplexitySettings, complexity_rows, curve_rows, summary_rows
 from colligate.complexity.networks import MLP
 from colligate.complexity.readers import Readers
+from colligate.complexity.scoring import OUTCOMES
 from colligate.embeddings import Embeddings
 from colligate.probes import ProbeSettings
 from colligate.scenes.space import ConceptSpace, Scenes

@@ -8,20 +8,18 @@ many fits, more splits tell more than each split in every fold.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, cast
 
 import torch
-from jaxtyping import Bool, Float, Int
-from torch import Tensor
 
 from colligate.complexity.approximators import Approximator, Data, Fitted, training_r2
 from colligate.complexity.families import PAPER_FAMILIES, STRICT_FAMILIES, family
 from colligate.complexity.paper import PaperRecipe
 from colligate.complexity.readers import Readers
+from colligate.complexity.scoring import OUTCOMES, Member, Point, Scoring
 from colligate.complexity.stacks import Schedule
 from colligate.embeddings import Embeddings
-from colligate.measures import recognise, retrieve
-from colligate.probes import ProbeSettings, ProtocolName, swap_foils
+from colligate.engine import side_by_side
+from colligate.probes import ProbeSettings, ProtocolName
 from colligate.scenes.space import Scenes
 from colligate.scenes.splits import ByObject, Split, unseen_values
 
@@ -62,73 +60,6 @@ class CurveSettings:
     """Resamplings of objects behind every interval."""
     seed: int = 0
     """Of splits, starts, folds and resamplings."""
-
-
-OUTCOMES = ("concept", "object", "object.unseen", "object.swap", "retrieval", "retrieval.up_to_order")
-"""What is scored of every scene, beside its squared error."""
-
-
-@dataclass(frozen=True, eq=False)
-class Point:
-    """One family at one coverage, over all splits.
-
-    Attributes:
-        family: its name.
-        coverage: fit objects / all objects.
-        rows: scored scenes, split after split.
-        split: which split each belongs to.
-        outcomes: name in `OUTCOMES` -> outcome of each scored scene; NaN where it isn't defined.
-        errors: squared error of each.
-        totals: squared distance of each from the fit part's mean.
-        train_r2: of each split.
-        reached: highest training R2 of each split on the way to it.
-        identified: whether the fit part determines the rule, of each split; None where the question doesn't apply.
-        seen: whether the fit part shows every value, of each split.
-        adequate: whether the training fit is as good as this family is known to reach, of each split.
-        chosen: what validation chose, of each split.
-        strength: of the probes that read objects from the predictions.
-        reason: why there is nothing to score.
-    """
-
-    family: str
-    coverage: float
-    rows: Int[Tensor, " row"]
-    split: Int[Tensor, " row"]
-    outcomes: Mapping[str, Float[Tensor, " row"]]
-    errors: Float[Tensor, " row"]
-    totals: Float[Tensor, " row"]
-    train_r2: tuple[float, ...] = ()
-    reached: tuple[float, ...] = ()
-    identified: tuple[bool | None, ...] = ()
-    seen: tuple[bool, ...] = ()
-    adequate: tuple[bool, ...] = ()
-    chosen: tuple[str, ...] = ()
-    strength: float | None = None
-    reason: str | None = None
-
-    @property
-    def sound(self) -> float:
-        """Share of splits that identify the rule, show every value and are fitted adequately."""
-        each = [i is not False and s and a for i, s, a in zip(self.identified, self.seen, self.adequate, strict=True)]
-        return sum(each) / len(each) if each else 0.0
-
-    @property
-    def solid(self) -> bool:
-        """Whether most splits are sound; points of which they aren't are drawn hollow."""
-        return self.sound > 0.5
-
-    def mean(self, name: str) -> float:
-        """Mean outcome over the scenes for which it is defined."""
-        return float(self.outcomes[name].nanmean())
-
-    @property
-    def r2(self) -> float:
-        """R2 on the scored scenes, centred on the fit part's mean."""
-        return 1 - float(self.errors.sum() / self.totals.sum())
-
-    def by_split(self, name: str) -> list[float]:
-        """Mean outcome of each split."""
-        return [float(self.outcomes[name][self.split == i].nanmean()) for i in self.split.unique().tolist()]
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,25 +128,22 @@ def coverage_curve(
     splits, reasons = _splits(embeddings.scenes, settings)
     if not splits:
         raise ValueError(next(iter(reasons.values())))
-    every = [readers] if readers is not None else [
-        Readers.crossed(embeddings, replace(settings.probes, strengths=(strength,)), folds=settings.folds,
-                        seed=settings.seed)
-        for strength in settings.probes.strengths
-    ]  # fmt: skip
+    every = [readers] if readers is not None else _readers(embeddings, settings)
     members = _members(splits, every[0], settings, reasons)
     if not members:
         raise ValueError(next(iter(reasons.values())))
-    scoring = _Scoring(embeddings, data, every, settings)
+    scoring = Scoring(embeddings, data, every, budget=settings.retrieval_budget, seed=settings.seed)
     families = _families(settings, scoring)
     of_coverage = {c: [m for m in members if m.coverage == c] for c in dict.fromkeys(m.coverage for m in members)}
     ceiling = [scoring.point("ceiling", coverage, of, None) for coverage, of in of_coverage.items()]
     seen = {coverage: tuple(not unseen_values(embeddings.scenes, member.split.fit) for member in of)
             for coverage, of in of_coverage.items()}  # fmt: skip
     points = list[Point]()
+    fitting = side_by_side(lambda one: _fit(one, data, members, settings.seed), families)
     for i, one in enumerate(families):
         if report is not None:
             report(one.name, i, len(families))
-        fits = _fit(one, data, members, settings.seed)
+        fits = next(fitting)
         for coverage, of in of_coverage.items():
             own = [fits[member] for member in of]
             train = [training_r2(data, fitted.rule, m.split.fit) for fitted, m in zip(own, of, strict=True)]
@@ -231,25 +159,27 @@ def coverage_curve(
     return Curves(embeddings, settings, points, ceiling, (*notes, *filter(None, [every[0].reason])))
 
 
-class _Member(NamedTuple):
-    """One fit of a family: a split of the objects, within one fold of the scenes (of all scenes, under `paper`)."""
+def _readers(embeddings: Embeddings, settings: CurveSettings) -> list[Readers]:
+    """Probes of every strength."""
 
-    coverage: float
-    fold: int
-    split: Split
+    def of(strength: float) -> Readers:
+        probes = replace(settings.probes, strengths=(strength,))
+        return Readers.crossed(embeddings, probes, folds=settings.folds, seed=settings.seed)
+
+    return list(side_by_side(of, settings.probes.strengths))
 
 
 def _members(
     splits: Mapping[float, Sequence[Split]], readers: Readers, settings: CurveSettings, reasons: dict[float, str]
-) -> list[_Member]:
+) -> list[Member]:
     """Every split within its fold, if it has scenes there to fit on and to score; where none has, `reasons` says so."""
-    found = list[_Member]()
+    found = list[Member]()
     for coverage, of in splits.items():
         for i, split in enumerate(of):
             fold = i % len(readers.probes) if settings.protocol == "strict" else 0
             part = readers.within(split, fold) if settings.protocol == "strict" else split
             if len(part.fit) and len(part.test):
-                found.append(_Member(coverage, fold, part))
+                found.append(Member(coverage, fold, part))
         if all(member.coverage != coverage for member in found):
             reasons[coverage] = (
                 f"Coverage {coverage:g} leaves no fold of the scenes with scenes both to fit on and to score; "
@@ -258,9 +188,9 @@ def _members(
     return found
 
 
-def _fit(one: Approximator, data: Data, members: Sequence[_Member], seed: int) -> dict[_Member, Fitted]:
+def _fit(one: Approximator, data: Data, members: Sequence[Member], seed: int) -> dict[Member, Fitted]:
     """Fit one fold after the other: nothing that is chosen for one may look at scenes of another."""
-    found = dict[_Member, Fitted]()
+    found = dict[Member, Fitted]()
     for fold in dict.fromkeys(member.fold for member in members):
         own = [member for member in members if member.fold == fold]
         found |= zip(own, one.fit(data, [member.split for member in own], seed), strict=True)
@@ -314,7 +244,7 @@ def _splits(scenes: Scenes, settings: CurveSettings) -> tuple[dict[float, list[S
     return found, reasons
 
 
-def _families(settings: CurveSettings, scoring: "_Scoring") -> list[Approximator]:
+def _families(settings: CurveSettings, scoring: Scoring) -> list[Approximator]:
     default = STRICT_FAMILIES if settings.protocol == "strict" else PAPER_FAMILIES
     schedule = Schedule(steps=settings.steps)
     found = [family(one, schedule) if isinstance(one, str) else one for one in settings.families or default]
@@ -322,103 +252,3 @@ def _families(settings: CurveSettings, scoring: "_Scoring") -> list[Approximator
     if len(set(names)) < len(names):
         raise ValueError(f"The family {max(names, key=names.count)!r} is listed twice; give each a name of its own.")
     return [replace(one, judge=scoring.judge) if isinstance(one, PaperRecipe) else one for one in found]
-
-
-class _Scoring:
-    """What is true of every scene, looked up once."""
-
-    def __init__(self, embeddings: Embeddings, data: Data, readers: Sequence[Readers], settings: CurveSettings) -> None:
-        self.embeddings, self.data, self.readers, self.settings = embeddings, data, readers, settings
-        scenes = embeddings.scenes
-        self.values = [scenes.contains(c) for c in range(scenes.space.num_concepts)]
-        self.objects, self.foils = scenes.contains_objects(), swap_foils(scenes)
-        self.occurring = self.objects.any(0)
-        self.directions = torch.nn.functional.normalize(embeddings.vectors.float(), dim=1).T.contiguous()
-        self.keys = torch.stack([scenes.ids, scenes.unordered_ids], dim=1)
-
-    def judge(self, vectors: Tensor, rows: Tensor) -> float:
-        """Share of scenes whose objects are recognised."""
-        return float(self._objects(self.readers[0], vectors, rows, self.occurring)["object"].nanmean())
-
-    def _concepts(self, readers: Readers, vectors: Tensor, rows: Tensor) -> Float[Tensor, " row"]:
-        sizes = list(self.embeddings.scenes.space.sizes)
-        by_concept = readers.scores(vectors, rows)[:, : sum(sizes)].split(sizes, dim=1)
-        hits = [recognise(own, of[rows]).hits for own, of in zip(by_concept, self.values, strict=True)]
-        return torch.stack(hits).double().mean(0)
-
-    def _objects(
-        self, readers: Readers, vectors: Tensor, rows: Tensor, held_out: Bool[Tensor, " object"]
-    ) -> dict[str, Tensor]:
-        if readers.probes[0].objects is None:
-            none = torch.full((len(rows),), torch.nan, dtype=torch.float64)
-            return dict.fromkeys(("object", "object.unseen", "object.swap"), none)
-        found = dict[str, Tensor]()
-        own = readers.scores(vectors, rows)[:, sum(self.embeddings.scenes.space.sizes) :]
-        present = self.objects[rows]
-        absent = {
-            "object": ~present & self.occurring, "object.unseen": ~present & held_out,
-            "object.swap": self.foils[rows] & held_out & self.occurring,
-        }  # fmt: skip
-        for name, against in absent.items():
-            hits = recognise(own, present, against).hits.double()
-            found[name] = torch.where(against.any(1), hits, torch.nan)
-        return found
-
-    def _predicted(self, rows: Tensor, fitted: Fitted | None) -> tuple[Tensor, Tensor]:
-        """Predictions in the principal axes and in the embedding's own; the truth without a fit."""
-        if fitted is None:
-            return self.data.targets[rows], self.embeddings.vectors[rows].float()
-        predicted = fitted.rule(self.data.scenes[rows])
-        return predicted, self.data.frame.restore(predicted)
-
-    def _choose(self, members: Sequence[_Member], fits: Sequence[Fitted | None]) -> tuple[Readers, Readers]:
-        """The probes that recognise most values, and most objects, in predictions of the validation objects' scenes."""
-        if len(self.readers) == 1 or not any(len(member.split.validation) for member in members):
-            return self.readers[0], self.readers[0]
-        hits = torch.zeros(2, len(self.readers), dtype=torch.float64)
-        for member, fitted in zip(members, fits, strict=True):
-            rows = member.split.validation
-            if len(rows):
-                _, vectors = self._predicted(rows, fitted)
-                for i, readers in enumerate(self.readers):
-                    hits[0, i] += self._concepts(readers, vectors, rows).sum()
-                    objects = self._objects(readers, vectors, rows, self.occurring)["object"]
-                    hits[1, i] += objects.nansum()
-        best = hits.argmax(1).tolist()
-        return self.readers[best[0]], self.readers[best[1]]
-
-    def point(self, name: str, coverage: float, members: Sequence[_Member], fits: Sequence[Fitted] | None) -> Point:
-        """Score one family on the test part of every fit; the true vectors without fits."""
-        parts, each = list[dict[str, Tensor]](), fits or [None] * len(members)
-        of_values, of_objects = self._choose(members, each)
-        for i, ((_, _, split), fitted) in enumerate(zip(members, each, strict=True)):
-            rows = split.test
-            centre = self.data.targets[split.fit].double().mean(0)
-            predicted, vectors = self._predicted(rows, fitted)
-            held_out = torch.zeros_like(self.occurring)
-            held_out[cast("Mapping[str, Tensor]", split.objects)["test"]] = True
-            found = {"concept": self._concepts(of_values, vectors, rows)}
-            found |= self._objects(of_objects, vectors, rows, held_out) | self._retrieved(vectors, rows)
-            found["errors"] = (self.data.targets[rows].double() - predicted.double()).square().sum(1)
-            found["totals"] = (self.data.targets[rows].double() - centre).square().sum(1)
-            found["rows"], found["split"] = rows, torch.full_like(rows, i)
-            parts.append(found)
-        joined = {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
-        return Point(
-            name, coverage, joined["rows"], joined["split"], {key: joined[key] for key in OUTCOMES},
-            joined["errors"], joined["totals"],
-            identified=tuple(f.identified for f in fits or ()),
-            chosen=tuple(f.chosen for f in fits or ()),
-            strength=of_objects.probes[0].strengths.get("object"),
-        )  # fmt: skip
-
-    def _retrieved(self, vectors: Tensor, rows: Tensor) -> dict[str, Tensor]:
-        hits = torch.full((len(rows), 2), torch.nan, dtype=torch.float64)
-        chosen = torch.arange(len(rows))
-        if len(rows) > self.settings.retrieval_budget:
-            generator = torch.Generator().manual_seed(self.settings.seed)
-            chosen = torch.randperm(len(rows), generator=generator)[: self.settings.retrieval_budget]
-        for block in chosen.split(512):
-            scores = torch.nn.functional.normalize(vectors[block], dim=1) @ self.directions
-            hits[block] = retrieve(scores, self.keys[rows[block]], self.keys).hits
-        return {"retrieval": hits[:, 0], "retrieval.up_to_order": hits[:, 1]}

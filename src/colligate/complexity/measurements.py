@@ -10,9 +10,10 @@ from torch import Tensor
 
 from colligate.complexity.approximators import Approximator
 from colligate.complexity.code_length import CodeSettings, code_lengths
-from colligate.complexity.curves import Curves, CurveSettings, Point, coverage_curve
+from colligate.complexity.curves import Curves, CurveSettings, coverage_curve
 from colligate.complexity.families import STRICT_FAMILIES, family
 from colligate.complexity.readers import Readers
+from colligate.complexity.scoring import Point
 from colligate.complexity.stacks import Schedule
 from colligate.embeddings import Embeddings
 from colligate.measures import (

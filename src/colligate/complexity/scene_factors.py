@@ -123,8 +123,8 @@ class _SceneProblem:
 class _GridProblem:
     """The same from a grid: how often each content of the first slots meets each of the last ones.
 
-    With p and q the products of the halves, N[i, j] the number of scenes that hold both, X their targets' sums, and a the
-    sums of the products over the scenes of each column of the additive design, whose Gram matrix is G:
+    With p and q the products of the halves, N[i, j] the number of scenes that hold both, X the sums of their targets,
+    and a the sums of the products over the scenes of each column of the additive design, whose Gram matrix is G:
 
         |M (x - P)|^2 = |x|^2 - 2 p' X q + (p^2)' N q^2 - a' G^- a,    a = R_1' (p * N q) + R_2' (q * N' p)
 

@@ -138,7 +138,7 @@ def with_random_init(rows: Iterable[Row], control: Iterable[Row], reason: str | 
         >>> rows[0].random_init, rows[0].reason
         (None, 'no random-init level: no model')
     """
-    key = ("id", "on", "protocol", "concept", "family")
+    key = ("id", "on", "protocol", "concept", "family", "coverage")
     beside = {tuple(getattr(row, k) for k in key): row for row in control}
     found = list[Row]()
     for row in rows:

@@ -52,8 +52,8 @@ BATTERIES: Mapping[str, Callable[[Subject], list[Row]]] = {
     "complexity": rule_rows,
 }
 """Name of a stage -> what it measures."""
-UNCONTROLLED = ("complexity",)
-"""Stages that take as long as all others together, and are not taken of the control too."""
+LONG = ("complexity",)
+"""Stages that are taken of the control in a whole study only: alone, they would take twice as long."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,8 +120,9 @@ def study(
     subject = Subject.of(source.embeddings, _rule(config, source), settings_of(config, report))
     chosen = tuple(BATTERIES) if only is None else only
     with fitting_threads() as threads:
-        rows = _controlled_rows(subject, tuple(n for n in chosen if n not in UNCONTROLLED), config, source, clock)
-        rows += _uncontrolled_rows(subject, tuple(n for n in chosen if n in UNCONTROLLED), clock, whole=only is None)
+        alone = () if only is None else tuple(name for name in chosen if name in LONG)
+        rows = _controlled_rows(subject, tuple(n for n in chosen if n not in alone), config, source, clock)
+        rows += with_random_init(_measure(subject, alone, clock), [], NO_LONG_LEVEL)
         if only is None:
             rows += with_random_init(_normalized_rows(subject, clock), [], NO_LEVEL.format("raw vectors"))
             rows += with_random_init(_depth_rows(subject, config, source, clock), [], NO_LEVEL.format("output"))
@@ -185,10 +186,16 @@ def open_subject(config: Asked) -> Subject:
 
 
 def _measure(subject: Subject, chosen: tuple[str, ...], clock: Clock, prefix: str = "") -> list[Row]:
+    """Rows of these stages; beside others, rules that can't be fitted are a row that says why."""
     rows = list[Row]()
     for name in chosen:
         with clock.stage(prefix + name):
-            rows += BATTERIES[name](subject)
+            try:
+                rows += BATTERIES[name](subject)
+            except ValueError as error:
+                if name not in LONG or len(chosen) == 1:
+                    raise
+                rows.append(subject.row("complexity.area", "test", reason=str(error)))
     return rows
 
 
@@ -198,19 +205,6 @@ def _controlled_rows(
     if not chosen:
         return []
     return _with_control(_measure(subject, chosen, clock), chosen, config, source, clock)
-
-
-def _uncontrolled_rows(subject: Subject, chosen: tuple[str, ...], clock: Clock, *, whole: bool) -> list[Row]:
-    """Rows without a random-init level; in a whole study, what can't be measured is a row that says why."""
-    rows = list[Row]()
-    for name in chosen:
-        try:
-            rows += _measure(subject, (name,), clock)
-        except ValueError as error:
-            if not whole:
-                raise
-            rows.append(subject.row("complexity.area", "test", reason=str(error)))
-    return with_random_init(rows, [], "no random-init level: rules are fitted to the model itself only")
 
 
 def _with_control(
@@ -232,10 +226,11 @@ def _with_control(
             tower = fresh.towers[source.tower.kind]
             told = progress_of(clock.report, "control: embedding")
             control = embed(tower, source.world, store=store_of(config), progress=told, report=clock.report)
-    subject = Subject.of(control, _rule(config, source), settings_of(config))
+    subject = Subject.of(control, _rule(config, source), settings_of(config, clock.report))
     return with_random_init(rows, _measure(subject, chosen, clock, "control: "))
 
 
+NO_LONG_LEVEL = "no random-init level: rules are fitted to a control in a whole study (colligate study) only"
 NO_LEVEL = "no random-init level: the control is measured on its {} only"
 """Why the rows beside the main table have none."""
 NORMALIZED = ("object.least_squares", "object.avg", "object.avg+pos", "concept.least_squares")
