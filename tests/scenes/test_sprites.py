@@ -61,7 +61,7 @@ def test_what_cant_be_drawn_is_refused():
             SpriteSheet(canvas, sprite_space(3, 3), 2)
     with pytest.raises(ValueError, match="leave the picture"):
         SpriteSheet(replace(sprite_canvas(), jitter=5.0), sprite_space(3, 3), 2)
-    with pytest.raises(ValueError, match="2 to 16 colors"):
+    with pytest.raises(ValueError, match="2 to 16 colours"):
         sprite_space(17, 3)
 
 

@@ -103,7 +103,7 @@ def test_captions_that_say_the_place_are_true_of_one_order_only():
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"values": 17}, "2 to 16 colors"),
+        ({"values": 17}, "2 to 16 colours"),
         ({"encoder": "bag"}, "leave encoder out"),
         ({"penalty": "additive"}, "no penalty"),
         ({"caption_loss": 0.0, "object_loss": 0.0}, "one above 0"),

@@ -92,5 +92,5 @@ def test_a_sweep_of_pictures_leaves_models_of_two_towers(tmp_path):
     assert {(row.family, row.seeds) for row in done.rows} == {("4x3 pictures 16", 0), ("4x3 pictures 16", 1)}
     alone = replace(train, values=4, shapes=3, coverage=0.6, seed=1, runs=tmp_path)
     assert (run_folder(alone) / "record.json").is_file()
-    with pytest.raises(ValueError, match="colors by shapes"):
+    with pytest.raises(ValueError, match="colours by shapes"):
         replace(config, spaces=("4x3x2",))

@@ -31,7 +31,7 @@ class CrossRecognition:
         swappable: where a swap makes objects that weren't there; `swaps` is False elsewhere.
         concept_ties: for each concept, lowest present and highest absent value tied.
         object_ties: the same of objects.
-        chance: probability that random scores recognize the objects.
+        chance: probability that random scores recognise the objects.
         bag: the same of an ideal bag of concepts, ties at random.
         bag_strict: the same, a tie being a miss.
     """
@@ -55,7 +55,7 @@ def recognise_queries(
     *,
     known: Bool[Tensor, " object"] | None = None,
 ) -> CrossRecognition:
-    """Score scenes against queries by cosine and say what each scene recognizes.
+    """Score scenes against queries by cosine and say what each scene recognises.
 
         hit(s) = min over true q of cos(f(s), q)  >  max over untrue q of cos(f(s), q)
 

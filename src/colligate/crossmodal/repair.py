@@ -288,7 +288,7 @@ class _Training:
         return self.contrast.loss(rows, self.scenes[rows], normalize(map(texts, values), dim=1), scale)
 
     def score(self, map: nn.Module | None) -> float:
-        """How well validation objects are recognized through the map."""
+        """How well validation objects are recognised through the map."""
         if map is None:
             return self.contrast.score(self.data)
         with torch.no_grad():

@@ -66,7 +66,7 @@ class TrainedPairTower:
 
     @property
     def grid(self) -> str:
-        """The world that it was trained in: two objects of its colors and shapes, and single ones."""
+        """The world that it was trained in: two objects of its colours and shapes, and single ones."""
         side, sizes = self.network.shape.scene.side, "x".join(map(str, self.network.space.sizes))
         return f"sprites:{sizes}" if side == 32 else f"sprites:{sizes}@{side}"
 

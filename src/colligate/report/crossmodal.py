@@ -159,7 +159,7 @@ def _without(study: Study) -> Section:
     if (whole := table.find("crossmodal.object")) is not None:
         lines.insert(0, Line("as it is", {"": whole}))
     figure = dots(
-        "without", "Objects recognized once components are taken out", lines if len(lines) > 1 else [],
+        "without", "Objects recognised once components are taken out", lines if len(lines) > 1 else [],
         {"": Series("taken out", "disc", BLUE), "permuted": Series("others' taken out (control)", "ring", GREY)},
         axis="share of scenes",
     )  # fmt: skip

@@ -85,7 +85,7 @@ def _recognition(study: Study) -> Section:
     rows = {id: next((row for row in study.table.rows if row.id == id), None) for id in IDS}
     builder = TableBuilder(
         "recognition", "Share of scenes in which everything present outscores everything it is compared with.",
-        ("", "recognized", "chance", "bag of concepts", "bag, strict", "scenes"),
+        ("", "recognised", "chance", "bag of concepts", "bag, strict", "scenes"),
     )  # fmt: skip
     for id, label in IDS.items():
         row = rows[id]

@@ -82,7 +82,7 @@ def structure_sections(study: Study) -> tuple[Section, ...]:
 
 
 UP = {
-    "object": ("objects recognized in the rule's predictions", "objects"),
+    "object": ("objects recognised in the rule's predictions", "objects"),
     "r2": ("variance of other objects that the rule explains", "variance"),
 }
 """Measure of a rule -> what its axis says, and what its figure is called."""
@@ -100,7 +100,7 @@ def _figure(models: Sequence[Mapping[str, Any]], tower: str, measure: str) -> Fi
     axis, title = UP[measure]
     return scatter(
         f"structure-{tower}-{measure}", f"{title.capitalize()}: simple rules of the {TOWERS[tower]}", series,
-        axes=("unseen objects recognized across towers, against the swap", axis), half=True,
+        axes=("unseen objects recognised across towers, against the swap", axis), half=True,
         note="Less than none lies below the figure." if measure == "r2" else "",
     )  # fmt: skip
 

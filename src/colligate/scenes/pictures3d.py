@@ -55,7 +55,7 @@ _HEIGHT = 0.708
 
 @dataclass(frozen=True, kw_only=True)
 class Studio:
-    """Photograph scenes as colored solids on a gray floor.
+    """Photograph scenes as coloured solids on a gray floor.
 
     Slot k has its own place, also where other slots are empty. Where places don't vary, all pictures of the same
     shapes are made of a few traced layers, exactly (`tracing`); where they do, each is traced by itself. Noise has the

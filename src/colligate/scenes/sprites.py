@@ -18,11 +18,11 @@ COLORS = (
     "blue", "brown", "cyan", "gray", "green", "purple", "red", "yellow",
     "orange", "pink", "white", "black", "lime", "navy", "magenta", "olive",
 )  # fmt: skip
-"""Words for colors that can be told apart at a glance: CLEVR's eight, then eight of CSS."""
+"""Words for colours that can be told apart at a glance: CLEVR's eight, then eight of CSS."""
 
 
 def sprite_space(colors: int = len(COLORS), shapes: int = len(SHAPES)) -> ConceptSpace:
-    """The first so many colors and shapes.
+    """The first so many colours and shapes.
 
     Raises:
         ValueError: more than there are, or fewer than two.
@@ -33,7 +33,7 @@ def sprite_space(colors: int = len(COLORS), shapes: int = len(SHAPES)) -> Concep
     """
     if not (2 <= colors <= len(COLORS) and 2 <= shapes <= len(SHAPES)):
         raise ValueError(
-            f"Sprites have 2 to {len(COLORS)} colors and 2 to {len(SHAPES)} shapes; got {colors} and {shapes}."
+            f"Sprites have 2 to {len(COLORS)} colours and 2 to {len(SHAPES)} shapes; got {colors} and {shapes}."
         )
     return ConceptSpace(color=COLORS[:colors], shape=SHAPES[:shapes])
 

@@ -223,7 +223,7 @@ def load_world(name: str) -> World:
     `text20x20` (160,000 pairs and 400 singles), `text8x8` (4,096 and 64), `clevr` and `clevr2d` (576 and 24),
     `pug_spare` (7,392 pairs that share no value, no singles). All have captions, `clevr2d` has pictures. Pairs come
     first, the last slot fastest. `grid:20x20`, for any numbers of values, has no captions: pairs and singles of the
-    concepts concept1, concept2, ..., for towers that read scenes. `sprites:16x9`, for any numbers of colors and shapes
+    concepts concept1, concept2, ..., for towers that read scenes. `sprites:16x9`, for any numbers of colours and shapes
     up to these, has captions and small pictures (32 pixels; `sprites:16x9@48` says another size).
 
     Raises:
@@ -400,7 +400,7 @@ def _grid(name: str) -> World:
 def _sprites(name: str) -> World:
     found = re.fullmatch(r"sprites:(\d+)x(\d+)(?:@(\d+))?", name)
     if found is None:
-        raise ValueError(f"Sprites name their numbers of colors and shapes, such as sprites:16x9; got {name!r}.")
+        raise ValueError(f"Sprites name their numbers of colours and shapes, such as sprites:16x9; got {name!r}.")
     colors, shapes, side = (int(number) for number in found.groups(default="32"))
     scenes = _pairs_and_singles(sprite_space(colors, shapes))
     return World(name, scenes, sprite_captions(), sprite_canvas(side))
@@ -434,7 +434,7 @@ def _clevr_occluded() -> World:
     hidden = 0.25
     note = (
         f"The second object hides {100 * hidden:.0f} % of the first one's pixels; where it stands for that depends on "
-        "the two shapes, never on the colors. Singles stand where the first object does."
+        "the two shapes, never on the colours. Singles stand where the first object does."
     )
     return _clevr_like("clevr-occluded", "cube cylinder sphere", Studio(hidden=hidden), note=note)
 
@@ -458,7 +458,7 @@ WORLDS: Mapping[str, Callable[[], World]] = {
 """Built-in worlds: name -> what makes it."""
 SIZED: Mapping[str, str] = {
     "grid:20x20": "pairs and singles of any numbers of values, two or more concepts; shows scene",
-    "sprites:16x9": "pairs and singles of up to 16 colors and 9 shapes, 32 pixels; sprites:16x9@48 draws others; "
+    "sprites:16x9": "pairs and singles of up to 16 colours and 9 shapes, 32 pixels; sprites:16x9@48 draws others; "
     "shows text, picture, scene",
 }
 """Worlds whose name says their size -> what they hold."""

@@ -25,7 +25,7 @@ STRENGTHS = (1e-6, 1e-4, 1e-2, 1e-1)
 MOST_FITTED = 6000
 """Most scenes that probes or rules are fitted on; above it, a seeded choice."""
 WAYS = ("object", "object.unseen", "object.swap")
-"""What unseen objects are recognized against, as repairs report it."""
+"""What unseen objects are recognised against, as repairs report it."""
 _FOLDS = 2
 
 
@@ -134,7 +134,7 @@ class _Reading:
         }
 
     def recognized(self, vectors: Float[Tensor, "scene dim"]) -> dict[str, tuple[Tensor, Tensor]]:
-        """For each way: which test scenes are recognized, and where there is something to recognize them against."""
+        """For each way: which test scenes are recognised, and where there is something to recognise them against."""
         rows = self.split.test
         best = max(self.probes.values(), key=lambda probes: self._merit(probes, vectors))
         scores, found = self._scores(best, vectors, rows), dict[str, tuple[Tensor, Tensor]]()

@@ -162,7 +162,7 @@ def object_rules(
 ) -> list[dict[str, Any]]:
     """Rules fitted to the vectors that ask for objects, and how far they carry over to other objects.
 
-        object: share of scenes of other objects in which all objects are recognized if the rule asks for those, and the
+        object: share of scenes of other objects in which all objects are recognised if the rule asks for those, and the
         model itself for all else
 
     Args:

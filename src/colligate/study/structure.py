@@ -20,7 +20,7 @@ from colligate.study.matched import MATCHES, RuleSettings, given_models, setting
 GIVEN = ("study", "complexity", "recognize")
 """Kinds of runs of models that weren't trained here: those that tell how simple a tower is, and how well two match."""
 MEASURES = ("object", "r2")
-"""What of a rule is set against matching: objects recognized in its predictions of other objects' scenes, and the
+"""What of a rule is set against matching: objects recognised in its predictions of other objects' scenes, and the
 variance that it explains there."""
 MIN_MODELS = 8
 """Fewest models for an interval of a correlation."""
@@ -66,7 +66,7 @@ def structure(config: StructureConfig, report: Report | None = None) -> Structur
 
     For each tower of each model: scenes of about 400 objects (or a seeded choice) are embedded; each rule is fitted on
     the scenes of half the objects and predicts scenes of the other half. `structure.TOWER.object` is the share of
-    predictions in which the objects are recognized, `structure.TOWER.r2` the variance explained. Over models,
+    predictions in which the objects are recognised, `structure.TOWER.r2` the variance explained. Over models,
 
         r = cor over models (match between the two towers, how far a rule of one of them carries over)
 

@@ -38,7 +38,7 @@ class PicturesConfig(TrainConfig):
     concepts: Literal[2] = 2
     """Color and shape."""
     values: int = 16
-    """Number of colors, up to 16."""
+    """Number of colours, up to 16."""
     shapes: int = 9
     """Number of shapes, up to 9."""
     hold_out: Literal["objects", "swaps"] = "swaps"
@@ -97,7 +97,7 @@ class PicturesConfig(TrainConfig):
 
     @property
     def space(self) -> ConceptSpace:
-        """Colors and shapes."""
+        """Colours and shapes."""
         return sprite_space(self.values, self.shapes)
 
     @property

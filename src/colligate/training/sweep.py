@@ -77,19 +77,19 @@ class PicturesSweepConfig(SweepConfig):
     coverages: tuple[float, ...] = (0.3, 0.4, 0.5, 0.6, 0.7)
     """Shares of objects that training shows."""
     spaces: tuple[str, ...] = ("16x9",)
-    """Numbers of colors and shapes, up to 16x9."""
+    """Numbers of colours and shapes, up to 16x9."""
     train: PicturesConfig = field(default_factory=lambda: PicturesConfig(hold_out="objects"))
     """Everything else; objects are held out at random, which low coverages need."""
 
     def of_space(self, space: str) -> dict[str, int]:
-        """Colors and shapes.
+        """Colours and shapes.
 
         Raises:
             ValueError: something else than two numbers.
         """
         words = space.split("x")
         if len(words) != 2 or not all(word.isdigit() for word in words):
-            raise ValueError(f"A space of pictures is colors by shapes, such as 16x9; got {space!r}.")
+            raise ValueError(f"A space of pictures is colours by shapes, such as 16x9; got {space!r}.")
         return {"values": int(words[0]), "shapes": int(words[1])}
 
 
