@@ -223,3 +223,12 @@ def test_vectors_that_do_not_match_are_told():
         recognise_queries(vectors, ConceptSpace(a=4, b=3).scenes(scenes.objects), queries)
     with pytest.raises(ValueError, match="object queries for 12 objects"):
         QueryVectors(SPACE, None, torch.zeros(5, 6))
+
+
+def test_ranking_by_concept_adds_up_to_ranking_by_values(pair: Callable):
+    it = pair("rotated", 32)
+    found = {row.id.removeprefix("crossmodal.reverse."): row for row in reverse_rows(it.scenes, it.queries, draws=20)}
+    for what in ("first", "area"):
+        whole, color, shape = (found[f"{name}.{what}"].value for name in ("concept", "concept.color", "concept.shape"))
+        assert 11 * whole == pytest.approx(8 * color + 3 * shape)
+    assert found["concept.color.area"].concept == "color"

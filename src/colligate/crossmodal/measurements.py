@@ -160,6 +160,11 @@ def reverse_rows(embeddings: Embeddings, queries: QueryVectors, *, draws: int = 
     rows = list[Row]()
     for kind, ranked in zip(("concept", "object"), rank_scenes(taken.vectors, taken.scenes, queries), strict=True):
         rows += _ranked_rows(kind, ranked, draws, seed, reason)
+        if kind == "concept" and len(ranked.area):
+            sizes = list(queries.space.sizes)
+            for name, *of in zip(queries.space.names, *(part.split(sizes) for part in ranked), strict=True):
+                found = _ranked_rows(f"concept.{name}", Ranked(*of), draws, seed, reason)
+                rows += [replace(row, concept=name) for row in found]
     return rows
 
 

@@ -40,13 +40,13 @@ Words = tuple[int, ...]
 class FineTuneSettings:
     """How both towers are trained on."""
 
-    steps: int = 150
+    steps: int = 500
     """Steps; the kept one is chosen on validation objects, the start among them."""
-    batch: int = 128
+    batch: int = 256
     """Scenes in a step, each with its caption and its swap's."""
-    rate: float = 1e-3
+    rate: float = 2e-3
     """Learning rate after the warm-up, falling to zero linearly."""
-    warmup: int = 15
+    warmup: int = 50
     """Steps in which it rises."""
     decay: float = 0.1
     """Weight decay of matrices."""
@@ -56,7 +56,7 @@ class FineTuneSettings:
     """Pull the picture tower towards a simple binding function: object-products, or additive (which can't bind)."""
     penalty_weight: float = 0.1
     """Weight of the penalty."""
-    every: int = 25
+    every: int = 50
     """Steps between looks at the validation scenes."""
     least: float = 0.02
     """Least gain on validation scenes for which new weights are kept at all; below it, chance may have chosen."""
@@ -74,7 +74,7 @@ class FineTuner:
 
         loss = that of `Contrast` over both towers, and back  +  weight * (1 - R2 of the pictures' nearest simple rule)
 
-    Each step shows drawn scenes of fit objects and, where the world has them, the scenes that are their swaps.
+    Each step shows drawn scenes of fit objects and, where the world has them, the swaps of half of these.
 
     Pictures and texts are the world's own, so a model may be tuned to pictures of another kind than it was trained on.
     Unlike a map, new weights may change what the picture tower sees; what predicts that tower as it was is no ceiling.
@@ -240,10 +240,10 @@ class _Tuning:
         return FineTuned(network, self.tuner, f"step {best[0]}", (best[1], before), curve)
 
     def draw(self, generator: torch.Generator) -> Int[Tensor, " row"]:
-        """Fit scenes of a step: one half drawn, and the swaps of these where the world shows them."""
-        fit = self.split.fit
-        drawn = fit[torch.randperm(len(fit), generator=generator)[: max(2, self.tuner.settings.batch // 2)]]
-        swaps = self.swaps[drawn]
+        """Fit scenes of a step: two thirds drawn, and the swaps of half of these where the world shows them."""
+        fit, third = self.split.fit, max(1, self.tuner.settings.batch // 3)
+        drawn = fit[torch.randperm(len(fit), generator=generator)[: 2 * third]]
+        swaps = self.swaps[drawn[:third]]
         return torch.cat([drawn, swaps[swaps >= 0]]).unique()
 
     def loss(
@@ -279,7 +279,7 @@ class _Tuning:
 
     @torch.no_grad()
     def score(self) -> float:
-        """How well validation objects are recognized now."""
+        """How well validation objects are recognised now."""
         self.network.eval()
         rows, device = self.contrast.looked_at, self.network.log_scale.device
         pictures = self.pixels[self.place[rows]].to(device)
