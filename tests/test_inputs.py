@@ -193,7 +193,9 @@ def test_vectors_with_singles_are_written_with_all_their_labels(files: Path, cap
     save_file({"scenes": vectors[: len(PAIRS)].clone(), "singles": vectors[len(PAIRS) :].clone()}, "roles.safetensors")
     parts = [("fit", "validation", "test")[i % 3] for i in range(len(PAIRS))]
     Path("parts.csv").write_bytes(labels_bytes(World("parts", PAIRS, CaptionTemplate(), parts=tuple(parts))))
-    assert f"{len(every)} vectors" in written(capsys, "roles.safetensors", "--labels", "parts.csv")
+    told = written(capsys, "roles.safetensors", "--labels", "parts.csv")
+    assert f"{len(every)} vectors" in told
+    assert "Rows of labels.csv whose last slots are empty are scenes of fewer objects." in told
     before = open_subject(StudyConfig(embedder="roles.safetensors", labels=Path("parts.csv")))
     after = open_subject(StudyConfig(embedder="made/vectors.safetensors", labels=Path("made/labels.csv")))
     assert torch.equal(before.scenes.ids, after.scenes.ids)

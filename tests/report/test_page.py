@@ -129,6 +129,13 @@ def test_the_papers_numbers_follow_the_world(studies, record):
     assert "R² 0.90<" not in page
 
 
+def test_rows_of_single_objects_say_what_they_are(studies, record):
+    page = render_page(record, studies["whole"], {})
+    assert page.count("its other slots are empty") == 2, "once under the sums, once under the edits"
+    without = [row for row in studies["whole"] if "single" not in row.id]
+    assert "its other slots are empty" not in render_page(record, without, {})
+
+
 def test_a_folder_becomes_a_page(tmp_path, studies, record, figures):
     write_record(tmp_path / "run", record, studies["whole"], figures, {})
     page = write_page(tmp_path / "run")

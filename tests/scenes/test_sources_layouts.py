@@ -261,3 +261,7 @@ def test_what_render_writes_is_understood(tmp_path: Path) -> None:
     assert found.missing == ()
     assert found.pictures == ("All pictures open.",)
     assert found.sentences[0] == "20 scenes: 16 of 2 objects, 4 of 1; all different."
+    assert found.sentences[1].startswith(
+        "A scene of fewer objects leaves the cells of its last slots empty. Scenes of one"
+    )
+    assert not any("empty" in said for said in understand(world.select(slice(0, 16))).sentences)

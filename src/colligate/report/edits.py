@@ -28,6 +28,13 @@ REMOVALS = {
 }
 
 
+SINGLE = (
+    "Single objects: an object's vector is that of the scene which holds nothing else (its other slots are empty). "
+    "Those scenes are used for that alone: all numbers are of scenes of two or more objects."
+)
+"""What rows of single objects are."""
+
+
 def edits_section(study: Study, verdict: Verdict) -> Section:
     """Do edits reach their target? (Table 3, Figure 3)."""
     table = study.table
@@ -68,7 +75,10 @@ def edits_section(study: Study, verdict: Verdict) -> Section:
             builder.count(row),
             Cell(quoted[name], kind="reference") if name in quoted else Cell("", kind="reference"),
         )
-    made = builder.build(*([reference.NOTE.format(world=reference.WORLDS[near])] if quoted else []))
+    made = builder.build(
+        *([SINGLE] if table.find("edit.retrieval.single") else []),
+        *([reference.NOTE.format(world=reference.WORLDS[near])] if quoted else []),
+    )
     by_concept, interference = _edits_by_concept(study), _interference(study)
     lines = [
         Line(label, {s: table.find(f"edit.retrieval.{name}.{s}", "all", "test") for s in ("different", "shared")})

@@ -270,7 +270,8 @@ def _facts(world: Mapping[str, Any]) -> list[str]:
 
 def _world_facts(world: Mapping[str, Any]) -> list[tuple[str, str]]:
     concepts = _mapping(world.get("concepts"))
-    rest = {k: v for k, v in world.items() if k != "concepts"}
+    names = {"scenes": "scenes of two objects or more", "singles": "scenes of one object (other slots empty)"}
+    rest = {names.get(k, k): v for k, v in world.items() if k != "concepts"}
     return _flat(rest) + [(f"values of {name}", ", ".join(str(v) for v in values)) for name, values in concepts.items()]
 
 

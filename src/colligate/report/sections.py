@@ -5,7 +5,7 @@ import re
 from colligate.records import Row
 from colligate.report import reference
 from colligate.report.complexity import complexity_section
-from colligate.report.edits import edits_section, removal_section
+from colligate.report.edits import SINGLE, edits_section, removal_section
 from colligate.report.figures import BLUE, GREEN, Figure, Line, Series, curves, dots, points_map
 from colligate.report.questions import Section, Study, call, findings, known, present
 from colligate.report.tables import Cell, Table, TableBuilder, decimals, words
@@ -131,6 +131,7 @@ def _layout(study: Study) -> Section:
         "Parts without a position can't tell a scene from its twin (the same objects in the other order): "
         "read “or its twin” there.",
         "Rescaled: 0 is an ideal bag of concepts, 1 the probe on the true vectors.",
+        *([SINGLE] if table.find("r2.object.single") else []),
         *([note] if any(name in quoted and table.find(f"r2.{name}") for name in LAYOUTS) else []),
     )
     lines = [

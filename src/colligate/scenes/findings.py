@@ -76,6 +76,10 @@ def understand(world: World, *, open_pictures: bool = True) -> Findings:
     )
 
 
+ALONE = "Scenes of one object give the components of the estimator `single`; nothing else is measured on them."
+"""What rows with a single object are for."""
+
+
 def _of_scenes(world: World) -> tuple[str, ...]:
     scenes = world.scenes
     counts = sorted(scenes.counts.unique().tolist(), reverse=True)
@@ -83,8 +87,11 @@ def _of_scenes(world: World) -> tuple[str, ...]:
     different = len(scenes.ids.unique())
     repeats = "all different" if different == len(scenes) else f"{different:,} different ones"
     objects = len(scenes.objects[scenes.filled].unique())
+    smaller = ("A scene of fewer objects leaves the cells of its last slots empty.",) if len(counts) > 1 else ()
+    alone = (ALONE,) if 1 in counts and len(counts) > 1 else ()
     return (
         f"{len(scenes):,} scenes: {', '.join(by_count)}; {repeats}.",
+        *(" ".join((*smaller, *alone)),) * bool(smaller),
         f"{objects:,} of {scenes.space.num_objects:,} objects occur; the world shows {', '.join(world.kinds)}.",
     )
 

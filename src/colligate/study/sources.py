@@ -193,6 +193,8 @@ def labels_of(source: Source) -> tuple[bytes, tuple[str, ...]]:
         seen = set(scenes.values[..., c][scenes.filled].tolist())
         if unseen := [word for value, word in enumerate(words) if value not in seen]:
             notes += (f"No scene shows {name} {listed(unseen)}: read labels.csv with the same --space.",)
+    if len(scenes.counts.unique()) > 1:
+        notes += ("Rows of labels.csv whose last slots are empty are scenes of fewer objects.",)
     parts = None if world.parts is None else (*world.parts, *["fit"] * (len(scenes) - len(world.parts)))
     said = None if captions is None else tuple(captions)
     return labels_bytes(World(world.name, scenes, said, parts=parts)), notes
