@@ -18,8 +18,7 @@ from colligate.records import (
     Row,
     command,
     content_key,
-    read_record,
-    read_table,
+    find_run,
     run_facts,
     settings,
     with_random_init,
@@ -136,8 +135,8 @@ def recognize(config: RecognizeConfig, *, report: Report | None = None) -> Study
         "scenes": towers.world.scenes.content_hash,
     }  # fmt: skip
     folder = config.runs / f"recognize-{content_key(facts)}"
-    if (folder / "record.json").is_file() and not config.force:
-        return Study(folder, read_table(folder / "table.csv"), read_record(folder), None, found=True)
+    if (run := find_run(folder, force=config.force)) is not None:
+        return Study(folder, run.rows, run.record, None, found=True)
     with fitting_threads() as threads:
         rows = _recognition(towers, config, clock)
         fresh = random_init(towers.model, seed=config.seed)
@@ -199,8 +198,8 @@ def run_foils(config: FoilsConfig, *, report: Report | None = None) -> Study:
         "scenes": towers.world.scenes.content_hash,
     }  # fmt: skip
     folder = config.runs / f"foils-{content_key(facts)}"
-    if (folder / "record.json").is_file() and not config.force:
-        return Study(folder, read_table(folder / "table.csv"), read_record(folder), None, found=True)
+    if (run := find_run(folder, force=config.force)) is not None:
+        return Study(folder, run.rows, run.record, None, found=True)
     with clock.stage("foils"), fitting_threads() as threads:
         rows = foil_rows(towers.embeddings, towers.text_side, captions, seed=config.seed)
         templates = QueryTemplates(article=config.article)
@@ -225,8 +224,8 @@ def _test_file(config: FoilsConfig, path: Path, clock: Clock) -> Study:
         "inputs": {kind: tower.fingerprint for kind, tower in model.towers.items()},
     }  # fmt: skip
     folder = config.runs / f"foils-{content_key(facts)}"
-    if (folder / "record.json").is_file() and not config.force:
-        return Study(folder, read_table(folder / "table.csv"), read_record(folder), None, found=True)
+    if (run := find_run(folder, force=config.force)) is not None:
+        return Study(folder, run.rows, run.record, None, found=True)
     with clock.stage("embedding"):
         vectors = _shown(model.towers["picture"], found.pictures, clock.report)
     with clock.stage("foils"), fitting_threads() as threads:

@@ -17,8 +17,8 @@ from colligate.networks.maps import save_map
 from colligate.records import (
     command,
     content_key,
+    find_run,
     read_record,
-    read_table,
     run_facts,
     settings,
     unfinish,
@@ -132,8 +132,8 @@ def repair(config: RepairConfig, *, report: Report | None = None) -> Study:
         "scenes": towers.world.scenes.content_hash,
     }  # fmt: skip
     folder = config.runs / f"repair-{content_key(facts)}"
-    if (folder / "record.json").is_file() and not config.force:
-        return Study(folder, read_table(folder / "table.csv"), read_record(folder), None, found=True)
+    if (run := find_run(folder, force=config.force)) is not None:
+        return Study(folder, run.rows, run.record, None, found=True)
     templates = QueryTemplates(values=tuple(config.queries), objects=tuple(config.objects), article=config.article)
     with clock.stage("captions and foils"):
         data = repair_data(
