@@ -152,10 +152,8 @@ def test_the_penalty_pulls_towards_its_rule(penalty: Any, trained: Path, world: 
     """A heavy pull towards a sum makes the pictures' vectors more additive than none does."""
     network = TrainedPair.of(f"run:{trained}").network
     data = data_of(load_model(f"run:{trained}"), world)
-    made = [
-        FineTuner(network, world, settings=brief(steps=20, every=20, penalty=one, penalty_weight=30.0)).fit(data, split)
-        for one in ("none", penalty)
-    ]
+    each = [brief(steps=20, every=20, batch=96, penalty=one, penalty_weight=9.0) for one in ("none", penalty)]
+    made = [FineTuner(network, world, settings=settings).fit(data, split) for settings in each]
     unexplained = [_unexplained(fit.applied(data).vectors[split.fit], data, split) for fit in made]
     if penalty == "additive":
         assert unexplained[1] < unexplained[0]

@@ -227,8 +227,10 @@ def test_vectors_that_do_not_match_are_told():
 
 def test_ranking_by_concept_adds_up_to_ranking_by_values(pair: Callable):
     it = pair("rotated", 32)
-    found = {row.id.removeprefix("crossmodal.reverse."): row for row in reverse_rows(it.scenes, it.queries, draws=20)}
+    rows = reverse_rows(it.scenes, it.queries, draws=20)
+    found = values_of(rows)
     for what in ("first", "area"):
-        whole, color, shape = (found[f"{name}.{what}"].value for name in ("concept", "concept.color", "concept.shape"))
+        names = ("concept", "concept.color", "concept.shape")
+        whole, color, shape = (found[f"crossmodal.reverse.{name}.{what}"] for name in names)
         assert 11 * whole == pytest.approx(8 * color + 3 * shape)
-    assert found["concept.color.area"].concept == "color"
+    assert {row.concept for row in rows} == {None, "color", "shape"}
