@@ -330,3 +330,19 @@ def test_folds_without_scenes_to_fit_on_and_to_score_are_refused():
     embeddings = embed(no_binding(small, 2, 24), small.all_scenes(2))
     with pytest.raises(ValueError, match="no fold of the scenes"):
         coverage_curve(embeddings, settings("additive", coverages=(0.5,), pooled=1, folds=21))
+
+
+def test_a_budget_cuts_what_rules_and_probes_learn_from_and_is_said():
+    embeddings = embed(object_product(SPACE, 2, 48))
+    chosen = settings("additive", coverages=(0.3, 0.8), fit_budget=100, probe_budget=400)
+    curves = coverage_curve(embeddings, chosen)
+    for point in curves.points:
+        for scenes, there in point.scenes:
+            assert scenes == min(there, 100)
+            assert (there > 100) == (point.coverage == 0.8)
+    rows = {row.coverage: row for row in curve_rows(curves) if row.id == "complexity.scenes"}
+    assert rows[0.3].reason is None
+    assert rows[0.8].value == 100
+    assert "a seeded choice of" in (rows[0.8].reason or "")
+    readers = Readers.crossed(embeddings, PROBES, budget=400)
+    assert not torch.equal(readers.probes[0].matrix, Readers.crossed(embeddings, PROBES).probes[0].matrix)

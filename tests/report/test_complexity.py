@@ -133,3 +133,12 @@ def test_the_page_holds_the_section():
 
 def test_families_are_named_in_words():
     assert rule_in_words("boosted") == "boosted trees"
+
+
+def test_a_budget_on_scenes_is_said():
+    cut = Row(
+        id="complexity.scenes", on="test", coverage=0.8, value=10_000.0, reason="a seeded choice of 60,000 scenes"
+    )
+    study = Study(Measured([*rows(), cut]), ("color",), "text", "text8x8", {}, {})
+    said = complexity_section(study, judge(rows())).reading
+    assert any("more than 10,000 scenes" in line for line in said)

@@ -14,6 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from colligate.complexity.approximators import Approximator, Data, Fitted
+from colligate.complexity.readers import some
 from colligate.embeddings import Embeddings
 from colligate.scenes.space import Scenes
 from colligate.scenes.splits import Split
@@ -32,6 +33,8 @@ class CodeSettings:
     """Blocks of objects; the first is coded without any rule."""
     validation: float = 0.2
     """Share of the revealed objects that choose step, rate and penalty; only those seen by neither are coded after."""
+    budget: int = 10_000
+    """Most revealed scenes that a family learns from before a block; above it, a seeded choice."""
     seed: int = 0
     """Of the order of objects, shared by all families, and of what families draw."""
 
@@ -163,8 +166,9 @@ def _stages(scenes: Scenes, settings: CodeSettings) -> tuple[list[Split], list[T
         coded = coded[torch.randperm(len(coded), generator=generator)]
         if not len(coded) or not bool((revealed & ~held).any()) or not bool((revealed & held).any()):
             continue
+        shown = some((revealed & ~held).nonzero()[:, 0], settings.budget, settings.seed)
         splits.append(Split(
-            (revealed & ~held).nonzero()[:, 0], (revealed & held).nonzero()[:, 0], coded, f"block {number}",
+            shown, (revealed & held).nonzero()[:, 0], coded, f"block {number}",
             {"fit": before[~choosing[before]], "validation": chosen, "test": order[block[order] == number]},
         ))  # fmt: skip
         stages.append(torch.full_like(coded, number))

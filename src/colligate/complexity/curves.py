@@ -14,7 +14,7 @@ import torch
 from colligate.complexity.approximators import Approximator, Data, Fitted, training_r2
 from colligate.complexity.families import PAPER_FAMILIES, STRICT_FAMILIES, family
 from colligate.complexity.paper import PaperRecipe
-from colligate.complexity.readers import Readers
+from colligate.complexity.readers import Readers, some
 from colligate.complexity.scoring import OUTCOMES, Member, Point, Scoring
 from colligate.complexity.stacks import Schedule
 from colligate.embeddings import Embeddings
@@ -52,6 +52,10 @@ class CurveSettings:
     take turns."""
     probes: ProbeSettings = field(default_factory=lambda: ProbeSettings(strengths=STRENGTHS))
     """How probes are fitted; of their strengths, validation objects choose the one that reads a rule's predictions."""
+    fit_budget: int = 10_000
+    """Most scenes that a rule learns from in one split (strict); above it, a seeded choice, and rows say so."""
+    probe_budget: int = 20_000
+    """Most scenes that one set of probes learns from; above it, a seeded choice."""
     adequate: float = 0.02
     """How far a fit's training R2 may fall short of the best known for its family."""
     retrieval_budget: int = 250
@@ -164,7 +168,9 @@ def _readers(embeddings: Embeddings, settings: CurveSettings) -> list[Readers]:
 
     def of(strength: float) -> Readers:
         probes = replace(settings.probes, strengths=(strength,))
-        return Readers.crossed(embeddings, probes, folds=settings.folds, seed=settings.seed)
+        return Readers.crossed(
+            embeddings, probes, folds=settings.folds, budget=settings.probe_budget, seed=settings.seed
+        )
 
     return list(side_by_side(of, settings.probes.strengths))
 
@@ -179,7 +185,9 @@ def _members(
             fold = i % len(readers.probes) if settings.protocol == "strict" else 0
             part = readers.within(split, fold) if settings.protocol == "strict" else split
             if len(part.fit) and len(part.test):
-                found.append(Member(coverage, fold, part))
+                budget = settings.fit_budget if settings.protocol == "strict" else None
+                shown = replace(part, fit=some(part.fit, budget, settings.seed + i))
+                found.append(Member(coverage, fold, shown, len(part.fit)))
         if all(member.coverage != coverage for member in found):
             reasons[coverage] = (
                 f"Coverage {coverage:g} leaves no fold of the scenes with scenes both to fit on and to score; "

@@ -167,11 +167,19 @@ def curve_rows(curves: Curves) -> list[Row]:
             continue
         found += _point_rows(scorer, point)
     for point in curves.ceiling:
+        found.append(_scenes(curves, point))
         for kind in ("concept", "object"):
             estimate = scorer.estimate(point, *scorer.outcome(point, kind))
             row = _row(curves, f"complexity.ceiling.{kind}", point, estimate)
             found.append(replace(row, **_levels(scorer, point, kind)))
     return found
+
+
+def _scenes(curves: Curves, point: Point) -> Row:
+    """How many scenes the rules of a coverage learn from, and of how many, where a budget cuts them."""
+    fitted, there = (sum(of) / len(point.scenes) for of in zip(*point.scenes, strict=True))
+    reason = f"a seeded choice of {there:,.0f} scenes of the objects fitted on" if there > fitted else None
+    return replace(_row(curves, "complexity.scenes", point, value=fitted, reason=reason), family=None)
 
 
 def _levels(scorer: _Scorer, point: Point, kind: str) -> dict[str, float]:

@@ -40,14 +40,23 @@ class Readers:
         return cls((probes,), torch.zeros(len(scenes), dtype=torch.int64))
 
     @classmethod
-    def crossed(cls, embeddings: Embeddings, settings: ProbeSettings, *, folds: int = 2, seed: int = 0) -> "Readers":
+    def crossed(
+        cls,
+        embeddings: Embeddings,
+        settings: ProbeSettings,
+        *,
+        folds: int = 2,
+        budget: int | None = None,
+        seed: int = 0,
+    ) -> "Readers":
         """Probes fitted without one fold of the scenes each; a scene and its twin share a fold.
 
         Args:
             embeddings: vectors of scenes.
             settings: of the probes, with a single strength: no scene is spent on a choice.
             folds: how many.
-            seed: of the folds.
+            budget: most scenes that one set of probes learns from; above it, a seeded choice.
+            seed: of the folds, and of that choice.
 
         Example:
             >>> from colligate.binding import no_binding
@@ -64,11 +73,11 @@ class Readers:
         fold = (order % folds)[group]
         occurring = scenes.contains_objects().any(0)
         reason = None
-        splits = [_without(fold, k) for k in range(folds)]
+        splits = [_without(fold, k, budget, seed) for k in range(folds)]
         for split in splits:
             shown = scenes[split.fit].contains_objects().any(0)
             if bool((occurring & ~shown).any()):
-                reason = f"a fold of scenes shows {int(shown.sum())} of {int(occurring.sum())} objects"
+                reason = f"a fold of scenes shows its probes {int(shown.sum())} of {int(occurring.sum())} objects"
         settings = replace(settings, objects=settings.objects and reason is None)
         return cls(tuple(fit_probes(embeddings, split, settings) for split in splits), fold, reason)
 
@@ -86,6 +95,20 @@ class Readers:
         return found
 
 
-def _without(fold: Int[Tensor, " scene"], out: int) -> Split:
+def some(rows: Int[Tensor, " row"], budget: int | None, seed: int) -> Int[Tensor, " some"]:
+    """These rows, or a seeded choice of as many as the budget allows.
+
+    Example:
+        >>> len(some(torch.arange(9), 5, seed=0)), some(torch.arange(3), 5, seed=0).tolist()
+        (5, [0, 1, 2])
+    """
+    if budget is None or len(rows) <= budget:
+        return rows
+    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))
+    return rows[order[:budget].sort().values]
+
+
+def _without(fold: Int[Tensor, " scene"], out: int, budget: int | None, seed: int) -> Split:
     none = torch.zeros(0, dtype=torch.int64)
-    return Split((fold != out).nonzero()[:, 0], none, (fold == out).nonzero()[:, 0], f"without fold {out}")
+    others = some((fold != out).nonzero()[:, 0], budget, seed)
+    return Split(others, none, (fold == out).nonzero()[:, 0], f"without fold {out}")

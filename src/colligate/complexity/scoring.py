@@ -41,6 +41,7 @@ class Point:
         adequate: whether the training fit is as good as this family is known to reach, of each split.
         chosen: what validation chose, of each split.
         strength: of the probes that read objects from the predictions.
+        scenes: how many scenes each split's fit part has, and how many it would have without a budget.
         reason: why there is nothing to score.
     """
 
@@ -58,6 +59,7 @@ class Point:
     adequate: tuple[bool, ...] = ()
     chosen: tuple[str, ...] = ()
     strength: float | None = None
+    scenes: tuple[tuple[int, int], ...] = ()
     reason: str | None = None
 
     @property
@@ -91,6 +93,8 @@ class Member(NamedTuple):
     coverage: float
     fold: int
     split: Split
+    available: int
+    """Scenes that the fit part would have without a budget."""
 
 
 class Scoring:
@@ -170,8 +174,8 @@ class Scoring:
         """Score one family on the test part of every fit; the true vectors without fits."""
         parts, each = list[dict[str, Tensor]](), fits or [None] * len(members)
         of_values, of_objects = self._choose(members, each)
-        for i, ((_, _, split), fitted) in enumerate(zip(members, each, strict=True)):
-            rows = split.test
+        for i, (member, fitted) in enumerate(zip(members, each, strict=True)):
+            split, rows = member.split, member.split.test
             centre = self.data.targets[split.fit].double().mean(0)
             predicted, vectors = self._predicted(rows, fitted)
             held_out = torch.zeros_like(self.occurring)
@@ -189,6 +193,7 @@ class Scoring:
             identified=tuple(f.identified for f in fits or ()),
             chosen=tuple(f.chosen for f in fits or ()),
             strength=of_objects.probes[0].strengths.get("object"),
+            scenes=tuple((len(member.split.fit), member.available) for member in members),
         )  # fmt: skip
 
     def _retrieved(self, vectors: Tensor, rows: Tensor) -> dict[str, Tensor]:

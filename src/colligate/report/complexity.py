@@ -37,12 +37,22 @@ def complexity_section(study: Study, verdict: Verdict) -> Section:
             "A rule from values to vectors is fitted on the scenes of some objects and predicts scenes of others; the "
             "probes then read its predictions. What a rule reads there, it has understood, not memorised.",
             HOLLOW,
+            *_budget(study),
         ),
         call(study, "complexity", "complexity."),
         drawn,
         present(summary),
         "" if summary or drawn else "This study fitted no rules, so their complexity can't be judged here.",
     )
+
+
+def _budget(study: Study) -> tuple[str, ...]:
+    """Said where rules learn from a choice of the scenes that they might learn from."""
+    cut = [row for row in study.table.rows if row.id == "complexity.scenes" and row.reason and row.value is not None]
+    if not cut:
+        return ()
+    most = max(row.value or 0.0 for row in cut)
+    return (f"Where the objects fitted on have more than {most:,.0f} scenes, rules learn from so many of them.",)
 
 
 def _by_family(rows: Iterable[Row], id: str) -> dict[str, list[tuple[float, Row]]]:
