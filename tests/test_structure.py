@@ -76,6 +76,25 @@ def test_what_settings_have_in_common_is_no_correlation_within_them():
     assert "among seeds of one setting" in judge_structure(rows).sentence
 
 
+def test_what_the_ceiling_explains_is_no_correlation_beyond_it():
+    rng = np.random.default_rng(4)
+    ceilings = rng.random(40)
+    pairs = [(float(c + 0.1 * a), float(c + 0.1 * b)) for c, (a, b) in zip(ceilings, rng.random((40, 2)), strict=True)]
+    given = models(pairs)
+    for model, ceiling in zip(given, ceilings, strict=True):
+        model["fits"]["scene"]["ceiling"] = [{"coverage": 0.5, "object": float(ceiling)}]
+    rows = structure_rows(given)
+    assert (find(rows, "structure.scene.object.correlation").low or 0) > 0.9
+    assert (find(rows, "structure.scene.ceiling.correlation").low or 0) > 0.9
+    beyond = find(rows, "structure.scene.object.beyond")
+    x, y = np.array(pairs).T
+    left = [v - np.polyval(np.polyfit(ceilings, v, 1), ceilings) for v in (x, y)]
+    assert beyond.value == pytest.approx(scipy.stats.pearsonr(*left)[0])
+    assert beyond.low is not None
+    assert beyond.low < 0 < (beyond.high or 0)
+    assert "but not clearly beyond what is read of the true vectors" in judge_structure(rows).sentence
+
+
 def test_models_alone_in_their_setting_have_no_correlation_within():
     rows = structure_rows(models([(0.1, 0.2), (0.5, 0.4), (0.9, 0.9)], [0.1, 0.2, 0.3]))
     assert find(rows, "structure.scene.object.within").value is None
@@ -104,9 +123,11 @@ def test_queries_that_are_sums_are_asked_by_a_sum(rule: Any, carried: bool):
     # Scenes that tell their objects by any query: what is asked decides.
     seen = Embeddings(torch.linalg.pinv(queries)[:, scenes.objects].sum(2).T, scenes)
     settings = RuleSettings(families=("additive",), coverages=(0.7,))
-    [found] = object_rules(queries, seen, settings)
+    both = object_rules(queries, seen, settings)
+    [found], [ceiling] = both["rules"], both["ceiling"]
     assert (found["r2"] > 0.9) == carried
     if not carried:
+        assert ceiling["object"] > 0.99
         assert found["object"] < 0.2
 
 

@@ -3,7 +3,7 @@
 from colligate.cli.terminal import parse, progress, say, show_run, take_flag
 
 PRESETS = ("paper", "pictures")
-LEADING = (".object", ".r2", "object.correlation", "object.within", "r2.correlation")
+LEADING = (".object", ".r2", "object.correlation", "object.within", "object.beyond", ".ceiling", "ceiling.correlation")
 """Ends of the ids of `structure` that the terminal shows; the table holds all."""
 
 

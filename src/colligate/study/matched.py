@@ -104,7 +104,7 @@ def _of_scenes(towers: Mapping[str, Any], settings: RuleSettings) -> dict[str, A
     of_scenes = _curve(seen, (values, asked), settings)
     if tower.network.query is tower.network.scene:
         return {"shared": of_scenes}
-    return {"scene": of_scenes, "query": {"rules": object_rules(asked, seen, settings), "ceiling": []}}
+    return {"scene": of_scenes, "query": object_rules(asked, seen, settings)}
 
 
 def _of_pictures(towers: Mapping[str, Any], settings: RuleSettings) -> dict[str, Any]:
@@ -157,13 +157,11 @@ def _curve(embeddings: Embeddings, heads: Heads | None, settings: RuleSettings) 
     }  # fmt: skip
 
 
-def object_rules(
-    queries: Float[Tensor, "object dim"], scenes: Embeddings, settings: RuleSettings
-) -> list[dict[str, Any]]:
+def object_rules(queries: Float[Tensor, "object dim"], scenes: Embeddings, settings: RuleSettings) -> dict[str, Any]:
     """Rules fitted to the vectors that ask for objects, and how far they carry over to other objects.
 
         object: share of scenes of other objects in which all objects are recognised if the rule asks for those, and the
-        model itself for all else
+        model itself for all else; the ceiling is what the model's own queries recognise there
 
     Args:
         queries: of every object of the scenes' space, in their order, all of one length.
@@ -176,17 +174,19 @@ def object_rules(
         >>> queries = normalize(object_product(space, 1, 128)(space.all_scenes(slots=1).values).float(), dim=1)
         >>> scenes = space.all_scenes(slots=2)
         >>> seen = Embeddings(queries[scenes.objects].sum(1), scenes)
-        >>> rules = object_rules(queries, seen, RuleSettings(families=("additive", "object_product"), coverages=(0.7,)))
-        >>> [(rule["family"], rule["object"] > 0.9) for rule in rules]
+        >>> found = object_rules(queries, seen, RuleSettings(families=("additive", "object_product"), coverages=(0.7,)))
+        >>> [(rule["family"], rule["object"] > 0.9) for rule in found["rules"]]
         [('additive', False), ('object_product', True)]
     """
     singles = scenes.scenes.space.all_scenes(slots=1)
     data = Data.of(Embeddings(queries, singles))
-    found = list[dict[str, Any]]()
+    found, ceiling = list[dict[str, Any]](), list[dict[str, Any]]()
     for coverage in settings.coverages:
         splits = [
             ByObject(coverage=coverage, unseen="report").split(singles, settings.seed + i) for i in range(OBJECT_SPLITS)
         ]
+        own = torch.cat([_asked(queries, scenes, split) for split in splits])
+        ceiling.append({"coverage": coverage, "object": float(own.mean())})
         for name in settings.families:
             fits = family(name).fit(data, splits, settings.seed)
             each = [_carried(data, queries, scenes, fit, split) for fit, split in zip(fits, splits, strict=True)]
@@ -196,7 +196,16 @@ def object_rules(
                 "family": name, "coverage": coverage, "object": float(hits.mean()), "concept": None,
                 "r2": 1 - float(errors.sum() / totals.sum()), "sound": sound,
             })  # fmt: skip
-    return found
+    return {"rules": found, "ceiling": ceiling}
+
+
+def _asked(queries: Float[Tensor, "object dim"], scenes: Embeddings, split: Split) -> Float[Tensor, " scene"]:
+    """Whether all objects are recognised, of scenes of test objects alone."""
+    other = torch.ones(len(queries), dtype=torch.bool)
+    other[split.test] = False
+    present = scenes.scenes.contains_objects()
+    within = ~present[:, other].any(1)
+    return recognise(scenes.vectors[within].float() @ queries.T, present[within]).hits.double()
 
 
 def _carried(
@@ -207,13 +216,12 @@ def _carried(
     predicted, true = fitted.rule(data.scenes[rows]), data.targets[rows]
     asked = queries.clone()
     asked[rows] = normalize(data.frame.restore(predicted), dim=1)
-    other = torch.ones(len(queries), dtype=torch.bool)
-    other[rows] = False
-    present = scenes.scenes.contains_objects()
-    within = ~present[:, other].any(1)
-    hits = recognise(scenes.vectors[within].float() @ asked.T, present[within]).hits.double()
     centre = data.targets[split.fit].double().mean(0)
-    return hits, (true.double() - predicted.double()).square().sum(1), (true.double() - centre).square().sum(1)
+    return (
+        _asked(asked, scenes, split),
+        (true.double() - predicted.double()).square().sum(1),
+        (true.double() - centre).square().sum(1),
+    )
 
 
 def given_models(folders: Sequence[Path]) -> list[dict[str, Any]]:

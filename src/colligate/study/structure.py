@@ -76,6 +76,10 @@ def structure(config: StructureConfig, report: Report | None = None) -> Structur
 
         r within = cor over models (match - mean match of its setting, rule - mean rule of its setting)
 
+    And what isn't in the vectors is not in a rule's predictions of them either: where the model's own queries read, a
+    model whose towers match reads more of the true vectors to begin with. `ceiling` is what is recognised in those, and
+    `beyond` the partial correlation of match and rule given the ceiling.
+
     Intervals resample models.
 
     Args:
@@ -150,7 +154,7 @@ def structure_rows(models: Sequence[Mapping[str, Any]], *, seed: int = 0) -> lis
 
     Example:
         >>> rule = {"family": "additive", "coverage": 0.5, "concept": 1.0, "r2": 0.5, "sound": True}
-        >>> models = [{"matching": {"swaps": x}, "fits": {"scene": {"rules": [rule | {"object": x}]}}}
+        >>> models = [{"matching": {"swaps": x}, "fits": {"scene": {"rules": [rule | {"object": x}], "ceiling": []}}}
         ...     for x in (0.1, 0.5, 0.9)]
         >>> [(row.id, row.value) for row in structure_rows(models) if row.id.endswith(".correlation")]
         [('structure.scene.object.correlation', 1.0), ('structure.scene.r2.correlation', None)]
@@ -171,10 +175,33 @@ def structure_rows(models: Sequence[Mapping[str, Any]], *, seed: int = 0) -> lis
                 ))  # fmt: skip
             for measure in MEASURES:
                 for against in MATCHES:
-                    points = _points(there, measure, against)
+                    points = _points(there, tower, measure, against)
                     for row in _correlations(points, f"structure.{tower}.{measure}", against, seed):
                         found.append(replace(row, family=family, coverage=coverage))
+        found += _ceilings(of_tower, tower, seed)
     return found
+
+
+def _ceilings(of_tower: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], tower: str, seed: int) -> Iterable[Row]:
+    """What is recognised in the true vectors: its mean over models, and its own correlation with the match."""
+    for coverage in sorted({point["coverage"] for _, fit in of_tower for point in fit["ceiling"]}):
+        known = [(model, _ceiling(fit, coverage)) for model, fit in of_tower]
+        there = [(model, {"ceiling": value, "coverage": coverage}) for model, value in known if value is not None]
+        values = [value for _, value in known if value is not None]
+        yield Row(
+            id=f"structure.{tower}.ceiling", on="test", coverage=coverage, n=len(values), seeds=len(values) or None,
+            value=sum(values) / len(values) if values else None, reason=None if values else "no model gave a value",
+        )  # fmt: skip
+        for against in MATCHES:
+            points = _points(there, tower, "ceiling", against)
+            for row in _correlations(points, f"structure.{tower}.ceiling", against, seed):
+                if ".correlation" in row.id:
+                    yield replace(row, coverage=coverage)
+
+
+def _ceiling(fit: Mapping[str, Any], coverage: float) -> float | None:
+    found = next((point["object"] for point in fit["ceiling"] if point["coverage"] == coverage), None)
+    return found if _is_number(found) else None
 
 
 def _rule(fit: Mapping[str, Any], family: str, coverage: float) -> Mapping[str, Any] | None:
@@ -186,34 +213,41 @@ def _is_number(value: float | None) -> bool:
 
 
 class _Points(NamedTuple):
-    """Of each model: how well its towers match, what one of its rules reaches, and which setting it is of."""
+    """Of each model: how well its towers match, what one of its rules reaches, its ceiling, and its setting."""
 
     both: Float[Tensor, "model 2"]
+    ceilings: Float[Tensor, " model"]
     settings: list[int]
 
 
-def _points(there: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], measure: str, against: str) -> _Points:
+def _points(
+    there: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], tower: str, measure: str, against: str
+) -> _Points:
+    """Of the models that have both; a ceiling that isn't known is not a number."""
     both, settings, known = list[tuple[float, float]](), list[int](), dict[tuple[object, ...], int]()
+    ceilings = list[float]()
     for model, rule in there:
         if against in model["matching"] and _is_number(rule[measure]):
             both.append((model["matching"][against], rule[measure]))
             settings.append(known.setdefault(setting_of(model), len(known)))
-    return _Points(torch.tensor(both, dtype=torch.float64).reshape(-1, 2), settings)
+            ceiling = _ceiling(model["fits"][tower], rule["coverage"])
+            ceilings.append(torch.nan if ceiling is None else ceiling)
+    pairs = torch.tensor(both, dtype=torch.float64).reshape(-1, 2)
+    return _Points(pairs, torch.tensor(ceilings, dtype=torch.float64), settings)
 
 
 def _correlations(points: _Points, prefix: str, against: str, seed: int) -> Iterable[Row]:
-    """Pearson's, Spearman's, and Pearson's within settings, with intervals that resample models."""
+    """Pearson's, Spearman's, within settings, and given the ceiling, with intervals that resample models."""
     suffix = "" if against == "swaps" else f".{against}"
     left, several = _within(points)
     enough = {"correlation": points.both, "rank": _ranks(points.both), "within": left[several]}
+    if prefix.endswith(".object"):
+        enough["beyond"] = torch.cat([points.both, points.ceilings[:, None]], 1)[~points.ceilings.isnan()]
     for name, both in enough.items():
         base = Row(id=f"{prefix}.{name}{suffix}", on="test", n=len(both), chance=0.0)
         value = _pearson(both[None])[0] if len(both) > 2 else torch.tensor(torch.nan)
         if bool(value.isnan()):
-            what = "three models that differ in both"
-            if name == "within":
-                what = "settings of several seeds whose models differ in both"
-            yield replace(base, reason=f"a correlation needs {what}")
+            yield replace(base, reason=f"a correlation needs {_NEEDS.get(name, 'three models that differ in both')}")
             continue
         low = high = reason = None
         if len(both) < MIN_MODELS:
@@ -225,6 +259,12 @@ def _correlations(points: _Points, prefix: str, against: str, seed: int) -> Iter
         yield replace(base, value=round(float(value), 12), low=low, high=high, reason=reason)
 
 
+_NEEDS = {
+    "within": "settings of several seeds whose models differ in both",
+    "beyond": "three models that differ in both and whose ceilings are known",
+}
+
+
 def _within(points: _Points) -> tuple[Float[Tensor, "model 2"], Tensor]:
     """Points less the mean of their setting, and which of them belong to a setting of several models."""
     which = torch.tensor(points.settings, dtype=torch.int64)
@@ -234,7 +274,12 @@ def _within(points: _Points) -> tuple[Float[Tensor, "model 2"], Tensor]:
 
 
 def _pearson(points: Tensor) -> Tensor:
-    """R of each set of points; NaN where one of the two doesn't vary."""
+    """R of each set of points, partial given a third column that varies; NaN where one of the two doesn't vary."""
+    if points.shape[2] == 3:
+        of, first, second = (_pearson(points[..., pair]) for pair in ([0, 1], [0, 2], [1, 2]))
+        left = (1 - first**2) * (1 - second**2)
+        partial = (of - first * second) / left.clamp(min=1e-12).sqrt()
+        return torch.where(first.isnan() | second.isnan(), of, torch.where(left > 1e-9, partial, torch.nan))
     centred = points - points.mean(1, keepdim=True)
     norms = centred.norm(dim=1)
     product = (centred[..., 0] * centred[..., 1]).sum(1)
