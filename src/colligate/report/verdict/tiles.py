@@ -1,0 +1,142 @@
+"""A tile for each question: its number, what it says, and whether that is a claim."""
+
+from collections.abc import Callable
+
+from colligate.records import Row
+from colligate.report.verdict.claims import TOO_FEW, Measured, Tile, compare, fraction, percent, rule_in_words
+
+
+def _level(row: Row | None, name: str, default: float) -> float:
+    level = getattr(row, name) if row is not None else None
+    return default if level is None else level
+
+
+def _unsaid(row: Row | None, what: str, show: Callable[[float], str]) -> str:
+    if row is None:
+        return f"{what} not measured in this study."
+    if row.value is None:
+        return f"{what} not measured: {row.reason or 'no reason was recorded'}."
+    return f"{show(row.value)}, but on {TOO_FEW}."
+
+
+def values_tile(table: Measured) -> Tile:
+    """Are the values recognised?"""
+    row = table.find("probe.concept")
+    answer = compare(row, _level(row, "chance", 0.0))
+    if row is None or row.value is None or answer == "no verdict":
+        sentence = _unsaid(row, "Values were", percent)
+    elif answer == "yes":
+        sentence = f"Every value present outscores every absent one in {percent(row.value)} of scenes."
+    else:
+        sentence = f"Values are recognised in {percent(row.value)} of scenes"
+        sentence += f", not clear of chance ({percent(row.chance or 0.0)})."
+    return Tile("probes", "Values recognised", answer, sentence, row)
+
+
+def objects_tile(table: Measured) -> Tile:
+    """Are the objects?"""
+    row = table.find("probe.object")
+    level = row.bag_of_concepts if row is not None else None
+    answer = compare(row, level)
+    if row is None or row.value is None or answer == "no verdict":
+        sentence = _unsaid(row, "Objects were", percent)
+    elif level is None:
+        sentence = f"Objects are recognised in {percent(row.value)} of scenes"
+        sentence += "; there is no bag-of-concepts level to compare with."
+    elif answer == "yes":
+        sentence = f"Every object present outscores every absent one in {percent(row.value)} of scenes"
+        sentence += f"; a bag of concepts would reach {percent(level)}."
+    elif answer == "no":
+        sentence = f"Objects are recognised in {percent(row.value)} of scenes"
+        sentence += f", below the {percent(level)} of an ideal bag of concepts."
+    else:
+        sentence = f"Objects are recognised in {percent(row.value)} of scenes"
+        sentence += f"; the interval spans the {percent(level)} of an ideal bag of concepts."
+    return Tile("probes", "Objects recognised", answer, sentence, row)
+
+
+def additive_tile(table: Measured) -> Tile:
+    """Is a vector a sum of its objects' vectors?"""
+    row = table.first(
+        [f"r2.{name}" for name in ("object.least_squares", "object+pos.least_squares", "object.avg", "object.avg+pos")],
+        "test",
+        "all",
+    )
+    answer = compare(row, 0.0)
+    values = table.find("r2.concept.least_squares", "test", "all")
+    if row is None or row.value is None or answer == "no verdict":
+        sentence = _unsaid(row, "Additivity was", fraction)
+    elif answer == "yes":
+        answer = (
+            "yes" if row.value >= 0.9 else "largely" if row.value >= 0.7 else "partly" if row.value >= 0.4 else "no"
+        )
+        where = " between held-out scenes" if row.on == "test" else ""
+        sentence = f"One vector per object explains {percent(row.value)} of the variance{where}"
+        share = values.value if values is not None else None
+        sentence += f"; one per value explains {percent(share)}" if share is not None else ""
+        sentence += f"; random weights: {percent(row.random_init)}." if row.random_init is not None else "."
+    else:
+        sentence = f"R² is {fraction(row.value)}, not clear of zero: the sum explains nothing."
+    return Tile("layout", "Additive in objects, R²", answer, sentence, row, percent=False)
+
+
+def edits_tile(table: Measured) -> Tile:
+    """Do edits reach their target?"""
+    names = ("avg", "avg+pos", "least_squares", "single")
+    row = table.first([f"edit.retrieval.{name}" for name in names], "test", "all")
+    level = _level(row, "bag_of_concepts", 0.5)  # no sum of values tells a scene from its twin: half at the most
+    answer = compare(row, level)
+    if row is None or row.value is None or answer == "no verdict":
+        sentence = _unsaid(row, "Edits were", percent)
+    elif answer == "yes":
+        answer = "yes" if row.value >= 0.9 else "largely" if row.value >= 0.7 else "partly"
+        shared = table.find(f"{row.id}.shared", "test", "all")
+        sentence = (
+            f"Replace one object's vector: the nearest scene is the intended one in {percent(row.value)} of edits"
+        )
+        if shared is not None and shared.value is not None:
+            sentence += f" ({percent(shared.value)} where the two objects share a value)"
+        sentence += "."
+    else:
+        sentence = (
+            f"Edits land in {percent(row.value)} of cases, not clear of the {percent(level)} of a bag of concepts."
+        )
+    return Tile("edits", "Edits that reach their target", answer, sentence, row)
+
+
+def information_tile(table: Measured) -> Tile:
+    """Is there binding information?"""
+    row = table.first([f"information.{name}.ratio" for name in ("linear", "quadratic", "attention")])
+    answer = compare(row, _level(row, "bag_of_concepts", 0.0))
+    if row is None or row.value is None or answer == "no verdict":
+        sentence = _unsaid(row, "Binding information was", fraction)
+    elif answer == "yes":
+        readout = row.id.split(".")[1]
+        sentence = f"A {readout} read-out recovers at least {percent(row.value)} of what the values alone leave open."
+    else:
+        sentence = f"At {fraction(row.value)}, no information beyond the values themselves can be claimed."
+    return Tile("information", "Binding information", answer, sentence, row, percent=False)
+
+
+def complexity_tile(table: Measured) -> Tile:
+    """Does a rule carry over to unseen objects?"""
+    areas = table.families("complexity.area")
+    measured = [row for row in areas if row.value is not None]
+    row = max(measured, key=lambda one: one.value or 0.0) if measured else next(iter(areas), None)
+    answer = compare(row, 0.0)
+    if row is None or row.value is None or answer == "no verdict":
+        sentence = _unsaid(row, "Rules were", fraction)
+    elif row.value < 0:
+        sentence = "Fitted on some objects, no rule reaches a bag of concepts on others; the best, a "
+        sentence += f"{rule_in_words(row.family or '')}, stands at {fraction(row.value)} "
+        sentence += "(a bag of concepts at 0, the true vectors at 1)."
+    else:
+        if answer == "yes":
+            answer = "yes" if row.value >= 0.75 else "largely" if row.value >= 0.5 else "partly"
+        sentence = f"Fitted on some objects, a {rule_in_words(row.family or '')} goes {percent(row.value)} of the way"
+        sentence += " from a bag of concepts to the true vectors on others"
+        simple = next((one.value for one in measured if one.family == "additive"), None)
+        if simple is not None and row.family != "additive":
+            sentence += f"; a sum of values goes {percent(simple) if simple >= 0 else fraction(simple)}"
+        sentence += "."
+    return Tile("complexity", "Rule carried over to unseen objects", answer, sentence, row, percent=False)
