@@ -139,7 +139,7 @@ def described(model: Mapping[str, Any]) -> str:
     )
 
 
-TOLD = ("correlation", "rank", "within", "beyond", "correlation.table")
+TOLD = ("correlation", "within", "beyond", "correlation.table")
 """Correlations of recognised objects that the table shows."""
 
 
@@ -147,10 +147,10 @@ def _table(rows: Iterable[Row]) -> Table | None:
     found = {(row.id, row.family, row.coverage): row for row in rows}
     builder = TableBuilder(
         "structure", "Over all models: what rules reach on objects that they weren't fitted on, and the correlation of "
-        "that with how well the towers match on unseen objects, against the swap (r, Spearman's, r among seeds of one "
+        "that with how well the towers match on unseen objects, against the swap (r, r among seeds of one "
         "setting, r given what is read of the true vectors) and among all.",
         (
-            "tower and rule, objects fitted on", "objects", "values", "R²", "objects: r", "Spearman", "r among seeds",
+            "tower and rule, objects fitted on", "objects", "values", "R²", "objects: r", "r among seeds",
             "r given the ceiling", "r, among all", "R²: r", "models",
         ),
     )  # fmt: skip
