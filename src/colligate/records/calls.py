@@ -37,6 +37,7 @@ def command(verb: str, config: Any) -> str:
     """The command line that has this config; fields without a default are positional.
 
     Example:
+        >>> from dataclasses import dataclass
         >>> @dataclass(frozen=True)
         ... class Config:
         ...     embedder: str
@@ -64,6 +65,7 @@ def construction(config: Any) -> str:
     """Python that makes this config.
 
     Example:
+        >>> from dataclasses import dataclass
         >>> @dataclass(frozen=True)
         ... class Config:
         ...     embedder: str

@@ -38,7 +38,7 @@ from colligate.records import (
     write_record,
 )
 from colligate.scenes.splits import ByScene, Given, PaperScenes, SplitRule
-from colligate.study.config import Asked, StudyConfig, as_study
+from colligate.study.config import BatteryConfig, StudyConfig, as_study
 from colligate.study.provenance import describe_inputs, file_hashes, python_calls
 from colligate.study.rules import rule_rows, settings_of
 from colligate.study.sources import Source, open_source, progress_of, shown, store_of
@@ -76,7 +76,7 @@ class Study:
 
 
 def study(
-    config: Asked, *, only: tuple[str, ...] | None = None, page: bool = True, report: Report | None = None
+    config: BatteryConfig, *, only: tuple[str, ...] | None = None, page: bool = True, report: Report | None = None
 ) -> Study:
     """Take every measurement of one embedder on one world.
 
@@ -169,7 +169,7 @@ def _rule(config: StudyConfig, source: Source) -> SplitRule:
     return ByScene(fit=config.fit, validation=config.validation)
 
 
-def open_subject(config: Asked) -> Subject:
+def open_subject(config: BatteryConfig) -> Subject:
     """What a study of this config measures: its vectors, split and settings.
 
     Raises:

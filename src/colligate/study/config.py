@@ -71,11 +71,17 @@ class SourceConfig(VectorsConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasureConfig(SourceConfig):
-    """What one measurement is given: fitted on one part of the scenes, chosen on another, reported on the third."""
+class BatteryConfig(SourceConfig):
+    """What every battery is asked; `as_study` makes a study of it."""
 
     protocol: Literal["strict", "paper"] = "strict"
     """strict: choose on validation, report on test. paper: as the authors' code does (slow)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureConfig(BatteryConfig):
+    """What one measurement is given: fitted on one part of the scenes, chosen on another, reported on the third."""
+
     fit: float = 0.6
     """Share of scenes to fit on (strict)."""
     validation: float = 0.2
@@ -119,11 +125,9 @@ class StudyConfig(EditConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComplexityConfig(SourceConfig):
+class ComplexityConfig(BatteryConfig):
     """Which rules to fit, at which coverages."""
 
-    protocol: Literal["strict", "paper"] = "strict"
-    """strict: choose on validation objects, report on test objects. paper: as the authors' code does (slow)."""
     families: tuple[str, ...] = ("additive", "object_product", "global_product", "mlp64", "mlp256", "mlp1024")
     """Rules that are fitted on some objects and scored on others (under protocol paper, the authors' own unless
     others are given). Also convolution, mlp<width>, bilinear<rank>, object_product.head, global_product.head, forest,
@@ -132,13 +136,11 @@ class ComplexityConfig(SourceConfig):
     """Share of the objects that they are fitted on."""
 
 
-Asked = MeasureConfig | ComplexityConfig
-"""What a study may be asked: all of it, or what one verb takes."""
-ASKED: Mapping[str, type[Asked]] = {"edits": EditConfig, "complexity": ComplexityConfig}
+ASKED: Mapping[str, type[BatteryConfig]] = {"edits": EditConfig, "complexity": ComplexityConfig}
 """Battery -> what the verb that takes it alone is asked; `MeasureConfig` for the others."""
 
 
-def as_study(config: Asked) -> StudyConfig:
+def as_study(config: BatteryConfig) -> StudyConfig:
     """The study that a config asks for: its own settings, and the defaults of all that it doesn't have.
 
     Example:

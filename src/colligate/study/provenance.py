@@ -10,7 +10,7 @@ from colligate.scenes.space import Scenes
 from colligate.scenes.splits import Split
 from colligate.study.config import (
     ASKED,
-    Asked,
+    BatteryConfig,
     ComplexityConfig,
     EditConfig,
     MeasureConfig,
@@ -62,7 +62,7 @@ def python_calls(config: StudyConfig, only: tuple[str, ...] | None = None) -> di
         >>> python_calls(StudyConfig(embedder="oracle:no-binding"), ("edits",))["command"]
         'colligate edit oracle:no-binding'
     """
-    kind: type[Asked] = ComplexityConfig if only == ("complexity",) else StudyConfig
+    kind: type[BatteryConfig] = ComplexityConfig if only == ("complexity",) else StudyConfig
     asked, taken = _as(kind, config), "" if only is None else f", only={only!r}"
     opened = f"from colligate.study import {kind.__name__}, open_subject"
     return {
@@ -90,7 +90,7 @@ def _command(config: StudyConfig, only: tuple[str, ...] | None) -> str:
     return command(VERBS[battery], _as(kind, config))
 
 
-def _as(kind: type[Asked], config: StudyConfig) -> Asked:
+def _as(kind: type[BatteryConfig], config: StudyConfig) -> BatteryConfig:
     """The same settings as the config of a verb, which may have fewer, and other defaults."""
     return kind(**{field.name: getattr(config, field.name) for field in fields(kind)})
 

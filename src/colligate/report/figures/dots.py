@@ -120,6 +120,7 @@ def tile_axis(tile: Tile) -> str:
     """The small axis of a tile: the value with its interval, and its levels, as inline SVG.
 
     Example:
+        >>> from colligate.records import Row
         >>> row = Row(id="probe.object", value=0.9, low=0.8, high=0.95, bag_of_concepts=0.25)
         >>> tile_axis(Tile("probes", "Objects", "yes", "", row))[:44]
         '<svg class="axis" viewBox="0 0 200 30" prese'
