@@ -5,7 +5,7 @@ import torch
 
 from colligate.binding import no_binding, object_product
 from colligate.complexity.approximators import Additive, Data, additive_design, training_r2, value_columns
-from colligate.complexity.layers import HiddenLayer, ProductLayer, read_values
+from colligate.complexity.layers import MOST_COLUMNS, HiddenLayer, ProductLayer, read_values
 from colligate.complexity.networks import MLP, LowRankBilinear, ProductHead
 from colligate.complexity.stacks import Schedule, _members, _Output, _Stack, _train
 from colligate.embeddings import Embeddings
@@ -27,6 +27,20 @@ def test_look_ups_are_a_product_with_indicators():
     columns = torch.randint(-1, 10, (3, 6, 5), generator=generator)
     shown = torch.zeros(3, 6, 10).scatter_add_(2, columns.clamp(min=0), (columns >= 0).float())
     assert torch.allclose(read_values(tables, columns), shown @ tables, atol=1e-6)
+
+
+@pytest.mark.parametrize("columns", [10, MOST_COLUMNS + 10])
+def test_a_hidden_layer_is_the_same_whichever_way_values_are_added(columns):
+    generator = torch.Generator().manual_seed(0)
+    layer, shape = HiddenLayer(4), (2, 6, 2, 2)
+    parameters = layer.start(columns, generator)
+    stacked = [torch.stack([of, 2 * of]).requires_grad_() for of in parameters]
+    places = torch.randint(-1, columns, shape, generator=generator)
+    found = layer.features(stacked, places)
+    expected = (read_values(stacked[0], places.flatten(2)) + stacked[1]).relu() * 4**-0.5
+    assert torch.allclose(found, expected, atol=1e-6)
+    ours, theirs = (torch.autograd.grad(of.square().sum(), stacked) for of in (found, expected))
+    assert all(torch.allclose(one, other, atol=1e-4) for one, other in zip(ours, theirs, strict=True))
 
 
 @pytest.mark.parametrize("within", [True, False])
