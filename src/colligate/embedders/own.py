@@ -97,7 +97,7 @@ def _told_plainly(name: str) -> Generator[None, None, None]:
     except MemoryError:
         raise
     except Exception as error:
-        said = " ".join(str(error).split()).rstrip(".")
+        said = " ".join(str(error).strip().splitlines()[:1]).rstrip(".")
         what = f"{type(error).__name__}: {said}" if said else type(error).__name__
         where = _line(error)
         raise WorkError(f"{name} raised {what}{f' ({where})' if where else ''}; put that right there.") from error
