@@ -116,8 +116,9 @@ def test_the_gradient_of_a_global_product_is_that_of_its_value(scenes, positions
     expected.sum().backward()
     members = torch.arange(3)
     problems: list[_SceneProblem | _GridProblem] = [problem]
-    if (grid := _Grid.of(scenes, positions, factors.columns, targets)) is not None:
-        problems.append(_GridProblem(grid, grid.laid(targets), members, factors, torch.full((3,), 1e-2)))
+    if (grid := _Grid.of(scenes, positions, factors.columns)) is not None:
+        energy = targets.double().square().mean(0)
+        problems.append(_GridProblem(grid, grid.laid(targets), energy, factors, torch.full((3,), 1e-2)))
     # Not those of different numbers of objects, nor where most places of the grid are empty.
     assert len(problems) == 1 + (len(scenes) not in (len(RAGGED), len(SPARSE)))
     assert exact.grad is not None

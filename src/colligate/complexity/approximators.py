@@ -46,12 +46,13 @@ class Frame:
         Raises:
             ValueError: all vectors are equal.
         """
-        centre = vectors.double().mean(0)
-        spread = torch.zeros(len(centre), len(centre), dtype=torch.float64)
+        centre = vectors.mean(0, dtype=torch.float64)
+        spread, size = torch.zeros(len(centre), len(centre), dtype=torch.float64), 0.0
         for block in vectors.split(ROWS_AT_ONCE):
             centred = block.double() - centre
             spread += centred.T @ centred
-        total, size = spread.trace(), vectors.double().square().sum()
+            size += float(block.double().square().sum())
+        total = spread.trace()
         if total <= 1e-12 * size:
             raise ValueError(f"All {len(vectors)} vectors are equal, so no rule can be told from another; embed again.")
         energies, axes = torch.linalg.eigh(spread)

@@ -25,8 +25,8 @@ from colligate.scenes.space import Scenes
 
 NUMBERS_AT_ONCE = 20_000_000
 """Targets of all starts that are held at a time."""
-EMPTY = 4
-"""A grid may have so many times as many places as there are scenes."""
+EMPTY = 16
+"""A grid may have so many times as many places as there are scenes: one pass over it replaces many over the scenes."""
 
 
 class _Half:
@@ -132,10 +132,10 @@ class _GridProblem:
     small and taken in float64: a large product may be additive but for a trace, and the difference must not be noise.
     """
 
-    def __init__(self, grid: "_Grid", targets: Tensor, which: Tensor, factors: FactorStack, penalty: Tensor) -> None:
+    def __init__(self, grid: "_Grid", targets: Tensor, energy: Tensor, factors: FactorStack, penalty: Tensor) -> None:
         self.grid, self.factors, self.penalty = grid, factors, penalty
-        self.targets, self.energy = targets[which], grid.energy[which]
-        self._read: tuple[Tensor, Tensor] = (torch.arange(len(which)), self.targets)
+        self.targets, self.energy = targets, energy
+        self._read: tuple[Tensor, Tensor] = (torch.arange(len(targets)), self.targets)
         self._last: tuple[Tensor, tuple[Tensor, ...]] | None = None
 
     def state(self, parameters: Tensor, members: Tensor) -> Tensor:
@@ -196,7 +196,7 @@ class _GridProblem:
 class _Grid:
     """Scenes of equally many objects, laid out by what the halves of their slots hold."""
 
-    def __init__(self, scenes: Scenes, halves: list[_Half], projection: Projection, targets: Tensor) -> None:
+    def __init__(self, scenes: Scenes, halves: list[_Half], projection: Projection) -> None:
         self.halves, self.num = halves, len(scenes)
         sides = [len(half.units) for half in halves]
         self.places = halves[0].of * sides[1] + halves[1].of
@@ -204,11 +204,10 @@ class _Grid:
         self.reads = [half.reads.double() for half in halves]
         self.means = projection.means[int(scenes.counts[0])][:, None]
         self.root = projection.root
-        self.energy = targets.double().square().sum(0) / self.num
 
     @classmethod
-    def of(cls, scenes: Scenes, positions: Positions, columns: int, targets: Tensor) -> "_Grid | None":
-        """The grid of these scenes, where they fill enough of it; targets come without their additive part."""
+    def of(cls, scenes: Scenes, positions: Positions, columns: int) -> "_Grid | None":
+        """The grid of these scenes, where they fill enough of it."""
         if scenes.slots < 2 or len(scenes.counts.unique()) > 1:
             return None
         parts, middle = value_columns(scenes, positions), (scenes.slots + 1) // 2
@@ -216,7 +215,7 @@ class _Grid:
         if len(halves[0].units) * len(halves[1].units) > EMPTY * len(scenes):
             return None
         design = additive_design(scenes, positions)
-        return cls(scenes, halves, Projection(design.T @ design, scenes.slots + 1), targets)
+        return cls(scenes, halves, Projection(design.T @ design, scenes.slots + 1))
 
     def laid(self, targets: Float[Tensor, "scene axis"]) -> Float[Tensor, "axis first second"]:
         """Sums of the targets at every place."""
@@ -232,17 +231,18 @@ def scene_factors(
     scaled = (left[:, live] / size[live]).float()
     factors = FactorStack(num_columns(scenes, positions), complex_numbers=False)
     found = [torch.zeros(len(PENALTIES), factors.columns, 0)]
-    step = max(1, NUMBERS_AT_ONCE // (len(scenes) * search.starts))
-    for block in scaled.split(step, dim=1) if scaled.shape[1] else ():
-        grid = _Grid.of(scenes, positions, factors.columns, block)
+    grid = _Grid.of(scenes, positions, factors.columns)
+    places = len(scenes) if grid is None else grid.times.numel()
+    for block in scaled.split(max(1, NUMBERS_AT_ONCE // (places * search.starts)), dim=1) if scaled.shape[1] else ():
         laid = None if grid is None else grid.laid(block)
 
         def make(
-            which: Tensor, penalty: Tensor, block: Tensor = block, grid: _Grid | None = grid, laid: Tensor | None = laid
+            which: Tensor, penalty: Tensor, block: Tensor = block, laid: Tensor | None = laid
         ) -> _SceneProblem | _GridProblem:
             if grid is None or laid is None:
                 return _SceneProblem(scenes, block[:, which], positions, factors, penalty)
-            return _GridProblem(grid, laid, which, factors, penalty)
+            energy = block[:, which].double().square().sum(0) / len(scenes)
+            return _GridProblem(grid, laid[which], energy, factors, penalty)
 
         found.append(search_factors(make, factors, block.shape[1], generator, search))
     columns = value_columns(scenes, positions)
