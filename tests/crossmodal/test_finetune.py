@@ -217,6 +217,7 @@ def test_a_tuned_model_is_an_embedder_again(
     part = load_world("sprites:5x4").select(slice(0, 7))
     for kind in ("picture", "text"):
         assert torch.equal(embed(one.towers[kind], part).vectors, embed(other.towers[kind], part).vectors)
+    assert main(["reproduce", str(folder)]) == 0
     assert main(["recognize", f"repaired:{folder}", *where]) == 0
     assert main(["repair", f"repaired:{folder}", "--coverages", "0.6", "--steps", "0", *where]) == 0
 

@@ -1,5 +1,6 @@
 """Run a record again and compare."""
 
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -168,7 +169,8 @@ def _same_inputs(folder: Path, record: Mapping[str, Any], again: Any) -> None:
 
 
 def _lasting(facts: Mapping[str, Any] | None) -> dict[str, Any]:
-    return {name: value for name, value in (facts or {}).items() if name not in PASSING}
+    kept = {name: value for name, value in (facts or {}).items() if name not in PASSING}
+    return json.loads(json.dumps(kept))  # as records hold them: a run just made has tuples where its file has lists
 
 
 def compare_tables(before: Iterable[Row], after: Iterable[Row], tolerance: float) -> Comparison:
