@@ -51,6 +51,7 @@ READS: dict[str, tuple[str, Callable[[Path], list[str]]]] = {
     "compare": ("study", lambda run: ["compare", str(run), str(run)]),
     "reproduce": ("study", lambda run: ["reproduce", str(run)]),
     "reproduce a training": ("train", lambda run: ["reproduce", str(run)]),
+    "gather a sweep": ("sweep", lambda run: ["structure", str(run)]),
     "load a training": ("train", lambda run: ["check-model", f"run:{run}"]),
     "load a repair": ("repair", lambda run: ["check-model", f"repaired:{run}"]),
 }
@@ -63,6 +64,7 @@ FILES = {
     "compare": ("record.json", "table.csv", "arrays.safetensors"),
     "reproduce": ("record.json", "table.csv"),
     "reproduce a training": ("record.json", "table.csv"),
+    "gather a sweep": ("record.json", "runs.csv"),
     "load a training": ("model.json", "weights-*.safetensors"),
     "load a repair": ("repair.json", "map.safetensors"),
 }

@@ -22,7 +22,7 @@ from colligate.embedders.trained_pair import TrainedPairTower
 from colligate.embeddings import Embeddings
 from colligate.measures import recognise
 from colligate.probes import Probes
-from colligate.records import Row, read_record, read_table
+from colligate.records import Row, open_run
 from colligate.scenes.space import ConceptSpace, Scenes
 from colligate.scenes.splits import ByObject, Split
 from colligate.scenes.worlds import World, load_world
@@ -65,10 +65,10 @@ def trained_model(folder: Path, settings: RuleSettings) -> dict[str, Any]:
         folder: a run of `train`.
         settings: which rules.
     """
-    record, model = read_record(folder), load(str(folder), LoadOptions())
+    run, model = open_run(folder), load(str(folder), LoadOptions())
     kind = "pictures" if "picture" in model.towers else "scenes"
     fits = _of_pictures(model.towers, settings) if kind == "pictures" else _of_scenes(model.towers, settings)
-    trained, own = cast("Mapping[str, Any]", record["config"]), read_table(folder / "table.csv")
+    trained, own = cast("Mapping[str, Any]", run.record["config"]), run.rows
     of_model = {key: trained.get(key) for key in SETTINGS}
     return {"run": folder.name, "kind": kind, **of_model, "matching": matching(own), "fits": fits}
 
@@ -235,7 +235,8 @@ def given_models(folders: Sequence[Path]) -> list[dict[str, Any]]:
     """
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for folder in folders:
-        record, rows = read_record(folder), read_table(folder / "table.csv")
+        run = open_run(folder)
+        record, rows = run.record, run.rows
         inputs = cast("Mapping[str, Mapping[str, Any]]", record["inputs"])
         name, world = str(inputs["model"]["name"]), inputs["world"]
         model = found.setdefault((name, str(world["content_hash"])), {

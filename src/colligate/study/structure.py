@@ -1,7 +1,7 @@
 """Do models that match across their towers follow a simple rule? Rules fitted to the towers of many models."""
 
 import csv
-import json
+import io
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
@@ -14,7 +14,20 @@ from torch import Tensor
 
 from colligate import __version__
 from colligate.engine import Clock, Report, fitting_threads, peak_memory
-from colligate.records import Row, content_key, read_record, read_table, run_facts, settings, write_atomic, write_record
+from colligate.records import (
+    Row,
+    WorkError,
+    content_key,
+    find_run,
+    open_run,
+    read_record,
+    read_sealed,
+    run_facts,
+    sealed_json,
+    settings,
+    write_atomic,
+    write_record,
+)
 from colligate.study.matched import MATCHES, RuleSettings, given_models, setting_of, trained_model
 
 GIVEN = ("study", "complexity", "recognize")
@@ -102,9 +115,8 @@ def structure(config: StructureConfig, report: Report | None = None) -> Structur
     facts = {"kind": "structure", "version": __version__, "config": settings(config) | {"models": None},
              "models": [folder.name for folder in (*trained, *given)]}  # fmt: skip
     folder = config.runs / f"structure-{content_key(facts)}"
-    if (folder / "record.json").is_file() and not config.force:
-        models = json.loads((folder / "figures.json").read_text(encoding="utf-8"))["models"]
-        return Structure(folder, read_table(folder / "table.csv"), models, read_record(folder))
+    if (run := find_run(folder, force=config.force)) is not None:
+        return Structure(folder, run.rows, run.figures["models"], run.record)
     clock, models = Clock(), given_models(given)
     with fitting_threads() as threads, clock.stage("models"):
         for i, of_model in enumerate(trained):
@@ -125,21 +137,22 @@ def _fitted(folder: Path, config: StructureConfig) -> dict[str, Any]:
     key = content_key({"run": folder.name, "version": __version__, "rules": asked})
     kept = config.runs / ".rules" / f"{key}.json"
     if kept.is_file() and not config.force:
-        with suppress(ValueError):  # a damaged one is fitted again
-            return json.loads(kept.read_text(encoding="utf-8"))
+        with suppress(WorkError):  # a damaged one is fitted again
+            return read_sealed(kept, "fit it again")
     found = trained_model(folder, config)
-    write_atomic(kept, json.dumps(found).encode())
+    write_atomic(kept, sealed_json(kept.name, found))
     return found
 
 
 def _trainings(folder: Path) -> list[Path]:
     """The folder itself if it is a training; those that it names if it is a sweep."""
-    kind = read_record(folder).get("kind")
+    run = open_run(folder)
+    kind = run.record.get("kind")
     if kind == "train":
         return [folder]
     if kind == "sweep":
-        with (folder / "runs.csv").open(newline="", encoding="utf-8") as file:
-            return [folder.parent / row["folder"] for row in csv.DictReader(file)]
+        trained = csv.DictReader(io.StringIO(run.content("runs.csv").decode(), newline=""))
+        return [folder.parent / row["folder"] for row in trained]
     raise ValueError(
         f"{folder} is a run of kind {kind!r}; name folders that train, sweep, study, complexity or recognize left."
     )
