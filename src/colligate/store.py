@@ -23,7 +23,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from colligate.records import WorkError, write_atomic
+from colligate.records import WorkError, tensors_hash, write_atomic
 
 Progress = Callable[[int, int], None]
 """Called with rows done and rows in all."""
@@ -211,11 +211,7 @@ def _read(path: Path, rows: slice) -> dict[str, Tensor] | None:
 
 
 def _checksum(shard: Mapping[str, Tensor], rows: slice) -> str:
-    digest = hashlib.sha256(f"{rows.start} {rows.stop} ".encode())
-    for name in sorted(shard):
-        digest.update(f"{name} {shard[name].dtype} {tuple(shard[name].shape)} ".encode())
-        digest.update(shard[name].contiguous().view(torch.uint8).numpy().data)
-    return digest.hexdigest()
+    return tensors_hash(shard, f"{rows.start} {rows.stop} ")
 
 
 @contextmanager

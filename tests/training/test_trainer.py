@@ -98,8 +98,13 @@ def test_a_state_of_another_run_or_none_is_refused(tmp_path):
     trainer.save(tmp_path / "state", "key")
     with pytest.raises(ValueError, match="another run or version"):
         trainer.resume(tmp_path / "state", "other")
+    content = (tmp_path / "state").read_bytes()
+    for place in (len(content) - 1, len(content) // 2):
+        (tmp_path / "state").write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        with pytest.raises(WorkError, match=r"state is damaged .*; delete it to start anew"):
+            trainer.resume(tmp_path / "state", "key")
     (tmp_path / "state").write_bytes(b"nothing")
-    with pytest.raises(ValueError, match="is no state of a training run"):
+    with pytest.raises(WorkError, match="is no state of a training run"):
         trainer.resume(tmp_path / "state", "key")
 
 

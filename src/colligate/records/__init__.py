@@ -17,6 +17,7 @@ from colligate.records.files import content_key as content_key
 from colligate.records.files import plain_json as plain_json
 from colligate.records.files import read_sealed as read_sealed
 from colligate.records.files import sealed_json as sealed_json
+from colligate.records.files import tensors_hash as tensors_hash
 from colligate.records.files import write_atomic as write_atomic
 from colligate.records.rows import AGAIN as AGAIN
 from colligate.records.rows import COLUMNS as COLUMNS

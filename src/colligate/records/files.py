@@ -6,7 +6,10 @@ import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class WorkError(RuntimeError):
@@ -38,6 +41,28 @@ def write_atomic(path: Path, content: bytes) -> None:
 def content_key(facts: Mapping[str, object]) -> str:
     """Ten hex digits that name a run by its settings and inputs."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:10]
+
+
+def tensors_hash(tensors: Mapping[str, "Tensor"], beside: str = "") -> str:
+    """The sha256 of tensors: names, types, shapes and bytes, whatever their order.
+
+    Args:
+        tensors: on the CPU.
+        beside: text that counts too.
+
+    Example:
+        >>> import torch
+        >>> tensors_hash({"a": torch.ones(2)}) == tensors_hash({"b": torch.ones(2)})
+        False
+    """
+    import torch
+
+    digest = hashlib.sha256(beside.encode())
+    for name in sorted(tensors):
+        one = tensors[name].contiguous()
+        digest.update(f"{name} {one.dtype} {tuple(one.shape)} ".encode())
+        digest.update(one.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def sealed_json(name: str, content: Mapping[str, object], indent: int | None = None) -> bytes:

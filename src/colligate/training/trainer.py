@@ -13,7 +13,7 @@ from torch import Tensor
 
 from colligate.networks.dual import DualEncoder
 from colligate.networks.stacked import Block
-from colligate.records import WorkError, write_atomic
+from colligate.records import WorkError, tensors_hash, write_atomic
 from colligate.training.config import TrainConfig
 from colligate.training.data import ObjectPool, scene_draw
 from colligate.training.objective import Objective
@@ -207,22 +207,29 @@ class Trainer:
             "best": [list(best) for best in self.best], "threads": torch.get_num_threads(),
         }  # fmt: skip
         held = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
-        write_atomic(path, save(held, {"state": json.dumps(facts)}))
+        told = json.dumps(facts)
+        write_atomic(path, save(held, {"state": told, "sha256": tensors_hash(held, told)}))
 
     def resume(self, path: Path, key: str) -> None:
         """Go on from a state.
 
         Raises:
             ValueError: a state of another layout or of other settings.
+            WorkError: it is damaged.
         """
         from safetensors import safe_open
 
         try:
             with safe_open(path, "pt") as file:
-                facts: dict[str, Any] = json.loads((file.metadata() or {})["state"])
-                tensors = {name: file.get_tensor(name).to(self.device) for name in file.keys()}  # noqa: SIM118
+                metadata = file.metadata() or {}
+                held: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            facts: dict[str, Any] = json.loads(metadata["state"])
+            whole = metadata["sha256"] == tensors_hash(held, metadata["state"])
         except Exception as error:
-            raise ValueError(f"{path} is no state of a training run ({error}); delete it to start anew.") from None
+            raise WorkError(f"{path} is no state of a training run ({error}); delete it to start anew.") from None
+        if not whole:
+            raise WorkError(f"{path} is damaged (its checksum differs); delete it to start anew.")
+        tensors = {name: value.to(self.device) for name, value in held.items()}
         if facts.get("schema") != STATE_SCHEMA or facts.get("key") != key:
             raise ValueError(f"{path} is the state of another run or version; delete it to start anew.")
         take = lambda prefix: {k[len(prefix) :]: v for k, v in tensors.items() if k.startswith(prefix)}  # noqa: E731
