@@ -20,9 +20,15 @@ class Parsed(BaseException):
     """Thrown once a verb has its config, so that nothing is run."""
 
 
+def written_out(block: str) -> list[str]:
+    """The lines of a block, with the variables that it sets put in."""
+    given = {name: shlex.split(value)[0] for name, value in re.findall(r"^ *([A-Z]+)=(.+)$", block, re.MULTILINE)}
+    return [re.sub(r"\$([A-Z]+)", lambda found: given.get(found[1], found[0]), line) for line in block.splitlines()]
+
+
 def commands(page: str) -> list[list[str]]:
     """Words of every command with arguments, in code blocks, indented lines and code spans."""
-    lines = [line for block in FENCE.findall(page) for line in block.replace("\\\n", " ").splitlines()]
+    lines = [line for block in FENCE.findall(page) for line in written_out(block.replace("\\\n", " "))]
     rest = FENCE.sub("", page)
     lines += [line for line in rest.splitlines() if line.startswith("    ")]
     lines += [span.replace("\n", " ") for span in SHOWN.findall(rest)]
@@ -69,8 +75,9 @@ def test_a_wrong_flag_would_be_found():
 
 
 def test_commands_are_found_in_blocks_spans_and_lines():
-    page = "```\ncolligate a b \\\n  --c d   # why\n```\nas `colligate e\nf`, `colligate g`\n\n    colligate h i\n"
-    assert commands(page) == [["a", "b", "--c", "d"], ["h", "i"], ["e", "f"]]
+    block = "```\nX='--x 1'\ncolligate a b \\\n  --c d   # why\ncolligate a $X\n```\n"
+    page = block + "as `colligate e\nf`, `colligate g`\n\n    colligate h i\n"
+    assert commands(page) == [["a", "b", "--c", "d"], ["a", "--x", "1"], ["h", "i"], ["e", "f"]]
 
 
 def test_every_value_of_the_paper_has_its_command():
