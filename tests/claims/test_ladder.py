@@ -20,9 +20,10 @@ from torch import Tensor
 
 from colligate.binding import BindingFunction, no_binding, object_product, object_table, scene_table
 from colligate.embeddings import Embeddings
-from colligate.geometry.components import Parts, decompose, objects_from_concepts
+from colligate.geometry.components import Parts, decompose
 from colligate.geometry.information import binding_information
 from colligate.geometry.interventions import Editor, concept_edits, retrieve_edits
+from colligate.geometry.objects import objects_from_concepts
 from colligate.measures import bag_of_concepts_level, chance_level
 from colligate.probes import ProbeOutcomes, ProbeSettings, fit_probes
 from colligate.scenes.space import ConceptSpace

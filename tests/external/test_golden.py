@@ -15,8 +15,9 @@ from torch import Tensor
 from colligate.embedders.precomputed import read_vectors
 from colligate.embeddings import Embeddings
 from colligate.geometry.components import Decomposition, Parts, decompose
-from colligate.geometry.interventions import Editor, EditOutcomes, Edits, remove, retrieve_edits
+from colligate.geometry.interventions import Editor, EditOutcomes, Edits, retrieve_edits
 from colligate.geometry.paper import TableSettings, shuffle_names, train_tables
+from colligate.geometry.removal import remove
 from colligate.geometry.replay import read_edit_list
 from colligate.probes import Probes, ProbeSettings, fit_paper_probes
 from colligate.scenes.splits import PaperScenes, Split

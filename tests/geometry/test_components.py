@@ -17,9 +17,8 @@ from colligate.geometry.components import (
     Estimator,
     Parts,
     decompose,
-    object_squares,
-    objects_from_concepts,
 )
+from colligate.geometry.objects import object_squares, objects_from_concepts
 from colligate.scenes.space import ConceptSpace, Scenes
 
 SPACE = ConceptSpace(color=4, shape=3)

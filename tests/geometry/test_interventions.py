@@ -18,10 +18,9 @@ from colligate.geometry.interventions import (
     concept_edits,
     interference,
     object_edits,
-    permute_names,
-    remove,
     retrieve_edits,
 )
+from colligate.geometry.removal import permute_names, remove
 from colligate.scenes.space import ConceptSpace, Scenes
 
 SPACE = ConceptSpace(color=4, shape=3)

@@ -8,9 +8,10 @@ import torch
 
 from colligate.binding import no_binding, object_product, object_table
 from colligate.embeddings import Embeddings
-from colligate.geometry.components import decompose, object_squares, objects_by_chance
+from colligate.geometry.components import decompose
 from colligate.geometry.editing import edit_rows
 from colligate.geometry.measurements import decomposition_rows, information_rows, probe_rows, removal_rows
+from colligate.geometry.objects import object_squares, objects_by_chance
 from colligate.geometry.subject import ESTIMATORS, Settings, Subject
 from colligate.measures import bag_of_concepts_level, chance_level, chance_of_order
 from colligate.probes import ProbeSettings

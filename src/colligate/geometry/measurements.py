@@ -16,8 +16,6 @@ from colligate.embeddings import Embeddings
 from colligate.geometry.components import (
     Decomposition,
     Parts,
-    object_squares,
-    objects_by_chance,
 )
 from colligate.geometry.information import (
     Information,
@@ -26,11 +24,9 @@ from colligate.geometry.information import (
     attention_information,
     binding_information,
 )
-from colligate.geometry.interventions import (
-    permute_names,
-    remove,
-)
+from colligate.geometry.objects import object_squares, objects_by_chance
 from colligate.geometry.paper import shuffle_names
+from colligate.geometry.removal import permute_names, remove
 from colligate.geometry.scoring import RetrievalLevels, Scorer, rescaled_rows
 from colligate.geometry.subject import ESTIMATORS, Subject
 from colligate.measures import (
