@@ -84,6 +84,11 @@ def test_a_lift_stands_beside_its_ceiling():
         scored("crossmodal.repair.ceiling.rule.object.swap", 0.72, family="object_product", **of),
     ]  # fmt: skip
     assert "50 % in all; probes that learned these objects reach 96 %" in judge_repair(rows, "It").sentence
+    nothing = judge_repair([*lift("linear", 0.01), *rows[4:]], "It").sentence
+    assert "reach" not in nothing
+    assert (
+        "learned these objects tell 96 % of the scenes from their swap, and the best rule from values 72 %" in nothing
+    )
     page = render_page({"kind": "repair", "name": "it"}, rows, {})
     for word in ("rule: object_product, 50 %", "ceiling: best rule", "0.720", "0.210", "ceiling: probes"):
         assert word in page
