@@ -8,11 +8,10 @@ import PIL.Image
 import pytest
 import torch
 
-from colligate.scenes import worlds
 from colligate.scenes.captions import CaptionTemplate
 from colligate.scenes.pictures2d import Canvas
 from colligate.scenes.space import ConceptSpace, Scenes
-from colligate.scenes.worlds import WORLDS, World, load_world, render, sample_world
+from colligate.scenes.worlds import WORLDS, World, load_world, render, sample_world, writing
 
 SHARED = Path(__file__).parents[3] / "shared"
 RELEASE, GOLDEN = SHARED / "data" / "authors_release", SHARED / "golden"
@@ -267,13 +266,13 @@ def test_rendering_resumes_and_gives_the_same_bytes(tmp_path: Path, monkeypatch:
     world = drawn_world()
     whole = render(world, tmp_path / "whole").parent
 
-    def killed(path: Path, content: bytes, write: object = worlds.write_atomic) -> None:
+    def killed(path: Path, content: bytes, write: object = writing.write_atomic) -> None:
         if path.name == "0000001.png":
             raise KeyboardInterrupt
         write(path, content)  # type: ignore[operator]
 
     with monkeypatch.context() as patch:
-        patch.setattr(worlds, "write_atomic", killed)
+        patch.setattr(writing, "write_atomic", killed)
         with pytest.raises(KeyboardInterrupt):
             render(world, tmp_path / "cut")
     assert not (tmp_path / "cut" / "labels.csv").exists(), "the table comes last"
