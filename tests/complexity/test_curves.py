@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from colligate import engine
 from colligate.binding import no_binding, object_product, object_table, scene_table
 from colligate.complexity.approximators import Additive, Fitted
 from colligate.complexity.curves import CurveSettings, coverage_curve
@@ -14,6 +15,7 @@ from colligate.complexity.networks import MLP
 from colligate.complexity.readers import Readers
 from colligate.complexity.scoring import OUTCOMES
 from colligate.embeddings import Embeddings
+from colligate.engine import fitting_threads
 from colligate.probes import ProbeSettings
 from colligate.scenes.space import ConceptSpace, Scenes
 
@@ -346,3 +348,16 @@ def test_a_budget_cuts_what_rules_and_probes_learn_from_and_is_said():
     assert "a seeded choice of" in (rows[0.8].reason or "")
     readers = Readers.crossed(embeddings, PROBES, budget=400)
     assert not torch.equal(readers.probes[0].matrix, Readers.crossed(embeddings, PROBES).probes[0].matrix)
+
+
+def test_numbers_do_not_depend_on_what_is_fitted_side_by_side(monkeypatch):
+    monkeypatch.setattr(engine.os, "sched_getaffinity", lambda _: range(4), raising=False)
+    embeddings, chosen = embed(object_product(SPACE, 2, 48)), settings("additive", "object_product", "mlp64", seeds=1)
+    with fitting_threads():
+        both = coverage_curve(embeddings, chosen).points
+        monkeypatch.setattr(engine, "MOST_WORKERS", 1)
+        single = coverage_curve(embeddings, chosen).points
+    for one, other in zip(both, single, strict=True):
+        assert (one.family, one.coverage, one.chosen) == (other.family, other.coverage, other.chosen)
+        assert torch.equal(one.errors, other.errors)
+        assert torch.equal(one.outcomes["object"].nan_to_num(-1.0), other.outcomes["object"].nan_to_num(-1.0))
