@@ -12,7 +12,7 @@ from colligate.complexity.products import CircularConvolution, GlobalProduct, Ob
 from colligate.complexity.scene_factors import _Grid, _GridProblem, _SceneProblem
 from colligate.embeddings import Embeddings
 from colligate.scenes.space import ConceptSpace, Scenes
-from colligate.scenes.splits import ByObject
+from colligate.scenes.splits import ByObject, Split
 
 SPACE = ConceptSpace(color=6, shape=5)
 SCENES = SPACE.all_scenes(slots=2)
@@ -84,6 +84,17 @@ def test_together_equals_one_by_one():
         assert torch.allclose(alone.rule(SCENES), fitted.rule(SCENES), atol=1e-6)
 
 
+@pytest.mark.parametrize("family", [ObjectProducts(), GlobalProduct(), CircularConvolution()])
+def test_few_scenes_leave_factors_finite(family):
+    """Where the sum takes nearly all, what is left to fit is next to nothing, and rounding must not be followed."""
+    vectors = torch.randn(len(SCENES), 24, generator=torch.Generator().manual_seed(0))
+    data, none = data_of(vectors), torch.zeros(0, dtype=torch.int64)
+    rows = (SCENES.objects < 4).all(1).nonzero()[:, 0]
+    splits = [Split(rows[:few], none, rows[few:], f"{few} scenes") for few in range(3, 12)]
+    for split, fitted in zip(splits, family.fit(data, splits, 0), strict=True):
+        assert bool(fitted.rule(SCENES).isfinite().all()), split.name
+
+
 def test_shared_factors_know_no_slots():
     data = data_of(object_product(SPACE, 2, 5)(SCENES.values))
     split = ByObject(coverage=0.8).split(SCENES, seed=0)
@@ -136,10 +147,10 @@ def test_the_gradient_of_object_products_is_that_of_its_value(complex_numbers):
     generator = torch.Generator().manual_seed(0)
     kind = torch.complex128 if complex_numbers else torch.float64
     root = torch.randn(30, 30, generator=generator, dtype=torch.float64)
-    linear = torch.randn(30, 4, generator=generator, dtype=kind)
+    wanted = torch.randn(30, 4, generator=generator, dtype=kind)
     columns = value_columns(SPACE.scenes(torch.arange(30)[:, None]), "shared")[:, 0]
     factors = FactorStack(11, complex_numbers)
-    problem = _ObjectProblem((root @ root.T).to(kind), linear, columns, factors, torch.full((4,), 0.1).double())
+    problem = _ObjectProblem(root.to(kind), wanted, columns, factors, torch.full((4,), 0.1).double())
     parameters = torch.randn(4, factors.parameters, generator=generator, dtype=torch.float64).requires_grad_()
     problem.value(parameters, parameters, torch.arange(4)).sum().backward()
     assert parameters.grad is not None
@@ -153,9 +164,9 @@ def test_group_sums_say_what_the_scenes_say():
     seen = {}
 
     class Spy(_ObjectProblem):
-        def __init__(self, quadratic, linear, columns, factors, penalty):
-            super().__init__(quadratic, linear, columns, factors, penalty)
-            seen.update(quadratic=quadratic, linear=linear)
+        def __init__(self, root, wanted, columns, factors, penalty):
+            super().__init__(root, wanted, columns, factors, penalty)
+            seen.update(root=root.double(), wanted=wanted[:, :1].double())
 
     left = torch.randn(len(SCENES), 1, generator=generator, dtype=torch.float64)
     design = additive_design(SCENES, "own")
@@ -168,5 +179,5 @@ def test_group_sums_say_what_the_scenes_say():
     by_scene = h[SCENES.objects[:, 0]] + h[30 + SCENES.objects[:, 1]]
     size = left.square().mean().sqrt()
     direct = (project @ (left / size - by_scene)).square().mean()
-    form = 1 + (h * (seen["quadratic"].double() @ h - 2 * seen["linear"][:, :1].double())).sum()
+    form = 1 - seen["wanted"].square().sum() + (seen["root"] @ h - seen["wanted"]).square().sum()
     assert torch.allclose(direct, form, rtol=1e-5)

@@ -91,34 +91,39 @@ class _ObjectProblem:
 
     h[u] is the product at unit u (an object in a slot); Q counts how often two units share a scene, S sums the
     vectors of a unit's scenes, both without their additive part and over the number of scenes; axes have unit variance.
+    With Q = R' R and S = R' T that is |R h - T|^2 + 1 - |T|^2, which rounding can't make fall without end where few
+    scenes leave Q next to nothing.
     """
 
-    def __init__(
-        self, quadratic: Tensor, linear: Tensor, columns: Tensor, factors: FactorStack, penalty: Tensor
-    ) -> None:
-        self.quadratic, self.linear, self.columns = quadratic, linear, columns
+    def __init__(self, root: Tensor, wanted: Tensor, columns: Tensor, factors: FactorStack, penalty: Tensor) -> None:
+        self.root, self.wanted, self.columns = root, wanted, columns
+        self.least = 1 - wanted.abs().square().sum(0)
         self.factors, self.penalty = factors, penalty
+        self._last: tuple[Tensor, tuple[Tensor, Tensor]] | None = None
 
     def state(self, parameters: Tensor, members: Tensor) -> Tensor:
         del members
         return parameters
 
-    def _products(self, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _left(self, state: Tensor, members: Tensor) -> tuple[Tensor, Tensor]:
+        """Factors, and R h - T; kept for the gradient after a value."""
+        if self._last is not None and torch.equal(self._last[0], state):
+            return self._last[1]
         factors = self.factors.read(state)
-        products = times(factors, self.columns)
-        return factors, products, self.quadratic @ products
+        found = (factors, self.root @ times(factors, self.columns) - self.wanted[:, members])
+        self._last = (state, found)
+        return found
 
     def value(self, state: Tensor, parameters: Tensor, members: Tensor) -> Tensor:
         del parameters
-        _, products, pulled = self._products(state)
-        fit = (products.conj() * (pulled - 2 * self.linear[:, members])).sum(0)
-        return 1 + (fit.real if fit.is_complex() else fit) + self.penalty[members] * state.square().sum(1)
+        _, left = self._left(state, members)
+        return self.least[members] + left.abs().square().sum(0) + self.penalty[members] * state.square().sum(1)
 
     def gradient(self, state: Tensor, parameters: Tensor, members: Tensor) -> Tensor:
         del parameters
-        factors, _, pulled = self._products(state)
+        factors, left = self._left(state, members)
         found = torch.zeros_like(factors)
-        add_gradient(factors, self.columns, 2 * (pulled - self.linear[:, members]), found)
+        add_gradient(factors, self.columns, 2 * self.root.T @ left, found)
         return self.factors.write(found) + 2 * self.penalty[members, None] * state
 
 
@@ -206,10 +211,14 @@ def object_factors(
     factors = FactorStack(num_columns(scenes, positions), left.is_complex())
 
     narrow = torch.complex64 if left.is_complex() else torch.float32
-    linear, quadratic = linear.to(narrow), quadratic.to(narrow)
+    energies, vectors = torch.linalg.eigh(quadratic)
+    good = energies > float(together.max()) / len(scenes) * len(energies) * 1e-12
+    root = (vectors[:, good] * energies[good].sqrt()).T
+    wanted = (vectors[:, good] / energies[good].sqrt()).T.to(linear.dtype) @ linear
+    root, wanted = root.to(narrow), wanted.to(narrow)
 
     def make(which: Tensor, penalty: Tensor) -> _ObjectProblem:
-        return _ObjectProblem(quadratic, linear[:, which], columns, factors, penalty)
+        return _ObjectProblem(root, wanted[:, which], columns, factors, penalty)
 
     found = search_factors(make, factors, linear.shape[1], generator, search)
     return whole_factors(found, live, columns), size
