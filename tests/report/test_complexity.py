@@ -1,6 +1,7 @@
 """The question of complexity on the page: curves by coverage and width, hollow points, and a sentence."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -142,3 +143,12 @@ def test_a_budget_on_scenes_is_said():
     study = Study(Measured([*rows(), cut]), ("color",), "text", "text8x8", {}, {})
     said = complexity_section(study, judge(rows())).reading
     assert any("more than 10,000 scenes" in line for line in said)
+
+
+def test_the_control_stands_beside_the_variance_explained():
+    given = [replace(row, random_init=0.123) if row.id == "complexity.r2" else row for row in rows()]
+    for found, there in ((given, True), (rows(), False)):
+        study = Study(Measured(found), ("color",), "text", "text8x8", {}, {})
+        (table,) = complexity_section(study, judge(found)).tables
+        assert ("R², random weights" in table.columns) == there
+        assert any(cell.text == "0.123" for row in table.rows for cell in row) == there

@@ -190,7 +190,7 @@ def _summary(study: Study, by_family: Mapping[str, Sequence[tuple[float, Row]]])
         "Rules fitted on some objects, scored on scenes made only of others (the paper's Figures 4 and 8 as numbers).",
         (
             "rule", "area", *(f"objects, {100 * c:.0f} %" for c in shown), *(f"R², {100 * c:.0f} %" for c in shown),
-            "training R²", "bits saved", "sound splits",
+            "R², random weights", "training R²", "bits saved", "sound splits",
         ),
     )  # fmt: skip
     values = {
@@ -201,11 +201,14 @@ def _summary(study: Study, by_family: Mapping[str, Sequence[tuple[float, Row]]])
         if family is None:
             continue
         sound = known(values["sound"].get((family, shown[-1]))) if shown else None
+        last = values["r2"].get((family, shown[-1])) if shown else None
+        control = last.random_init if last is not None else None
         builder.add(
             rule_in_words(family),
             builder.value(areas.get(family)),
             *(builder.value(values["object"].get((family, c))) for c in shown),
             *(builder.value(values["r2"].get((family, c))) for c in shown),
+            Cell(decimals(control)) if control is not None else builder.absent(None),
             builder.value(values["reached_r2"].get((family, shown[-1]))) if shown else builder.absent(None),
             builder.value(bits.get(family), 1),
             Cell(decimals(sound, 2)) if sound is not None else builder.absent(None),
@@ -213,5 +216,5 @@ def _summary(study: Study, by_family: Mapping[str, Sequence[tuple[float, Row]]])
     return builder.build(
         "Area: mean over coverages of objects recognised, where 0 is an ideal bag of concepts and 1 what the probes "
         "read from the true vectors.",
-        "Training R² and sound splits are those of the largest coverage shown.",
+        "Training R², R² of the model with random weights, and sound splits are those of the largest coverage shown.",
     )
