@@ -36,6 +36,8 @@ NUMBERS_AT_ONCE = 100_000_000
 """Targets and hidden units of one stack of members that are held at a time."""
 STRENGTHS = (1e-2, 1e-3, 1e-4, 1e-7)
 """Penalties on the output that are tried, as shares of the features' energy; the last as good as none."""
+WIDE = 512
+"""Layers of more units take half the scenes in a step."""
 NARROW = 1e-4
 """Penalties from this on are solved for in float32."""
 PILOTS = 3
@@ -55,7 +57,7 @@ class Schedule:
     worth: float = 0.2
     """Share of the error on validation that more steps must save to be taken."""
     batch: int = 256
-    """Most scenes in a step."""
+    """Most scenes in a step; half as many for more than 512 units, of which each step moves enough."""
     axes: int = 32
     """In how many axes of what the sum leaves the tables are trained."""
     enough: float = 1e-3
@@ -302,6 +304,8 @@ def fit_layer(
         positions: whether each slot has tables of its own.
         seed: of starts and batches.
     """
+    if layer.width > WIDE:
+        schedule = replace(schedule, batch=max(1, schedule.batch // 2))
     members = _members(data, splits, schedule, positions, seed)
     if len(schedule.rates) > 1:
         schedule = _tried(layer, data, members, schedule, positions, seed)
