@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from colligate.binding import ObjectProducts
-from colligate.networks.dual import DualEncoder, DualShape
-from colligate.networks.encoders import EncoderShape, ProductEncoder, build_encoder, within_objects
+from colligate.networks.dual import DualEncoder, DualShape, build_encoder
+from colligate.networks.encoders import EncoderShape, ProductEncoder, within_objects
 from colligate.networks.stacked import Block, attend, generators
 from colligate.scenes.space import ConceptSpace
 

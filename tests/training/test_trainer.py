@@ -206,7 +206,7 @@ def test_impossible_settings_are_refused(changes, words):
 
 
 def test_the_papers_settings_have_the_papers_size():
-    from colligate.networks.encoders import build_encoder
+    from colligate.networks.dual import build_encoder
 
     shape = PaperConfig().shape
     scene = build_encoder(PaperConfig().space, 2, shape.scene, [0])

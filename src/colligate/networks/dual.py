@@ -3,13 +3,15 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from colligate.networks.encoders import EncoderShape, build_encoder
+from colligate.networks.encoders import BagEncoder, Encoder, EncoderShape, ProductEncoder, TransformerEncoder
+from colligate.networks.pictures import PictureEncoder
+from colligate.networks.words import CaptionEncoder
 from colligate.scenes.space import ConceptSpace
 
 Similarity = Literal["cosine", "dot"]
@@ -97,3 +99,17 @@ class DualEncoder(nn.Module):
         alone = DualEncoder(self.space, self.slots, self.shape, [0])
         alone.load_state_dict({name: value[member : member + 1] for name, value in self.state_dict().items()})
         return alone.to(self.log_scale.device)
+
+
+def build_encoder(space: ConceptSpace, slots: int, shape: EncoderShape, seeds: Sequence[int]) -> Encoder:
+    """An encoder of the kind that a shape names, a member for each seed.
+
+    Example:
+        >>> build_encoder(ConceptSpace(color=3, shape=2), 2, EncoderShape(), [0, 1]).encode_values().shape
+        torch.Size([2, 5, 256])
+    """
+    kinds: dict[str, type[Encoder]] = {
+        "product": ProductEncoder, "bag": BagEncoder, "pictures": PictureEncoder, "captions": CaptionEncoder
+    }  # fmt: skip
+    made: Any = kinds.get(shape.kind, TransformerEncoder)
+    return made(space, slots, shape, seeds)

@@ -6,7 +6,7 @@ All of them read values and give vectors. A query names an object (a scene of on
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -323,23 +323,6 @@ class BagEncoder(Encoder):
 
     def _through(self, x: Float[Tensor, "member item dim"]) -> Float[Tensor, "member item _"]:
         return self.down(nn.functional.gelu(self.up(nn.functional.layer_norm(x, x.shape[-1:]))))
-
-
-def build_encoder(space: ConceptSpace, slots: int, shape: EncoderShape, seeds: Sequence[int]) -> Encoder:
-    """An encoder of the kind that a shape names, a member for each seed.
-
-    Example:
-        >>> build_encoder(ConceptSpace(color=3, shape=2), 2, EncoderShape(), [0, 1]).encode_values().shape
-        torch.Size([2, 5, 256])
-    """
-    from colligate.networks.pictures import PictureEncoder
-    from colligate.networks.words import CaptionEncoder
-
-    kinds: dict[str, type[Encoder]] = {
-        "product": ProductEncoder, "bag": BagEncoder, "pictures": PictureEncoder, "captions": CaptionEncoder
-    }  # fmt: skip
-    made: Any = kinds.get(shape.kind, TransformerEncoder)
-    return made(space, slots, shape, seeds)
 
 
 def sinusoids(length: int, width: int) -> Float[Tensor, "token dim"]:
