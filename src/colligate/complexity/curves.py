@@ -178,13 +178,16 @@ def _readers(embeddings: Embeddings, settings: CurveSettings) -> list[Readers]:
 def _members(
     splits: Mapping[float, Sequence[Split]], readers: Readers, settings: CurveSettings, reasons: dict[float, str]
 ) -> list[Member]:
-    """Every split within its fold, if it has scenes there to fit on and to score; where none has, `reasons` says so."""
+    """Every split within its fold, if it has scenes there to fit on (two, to have any spread) and to score.
+
+    Where none has, `reasons` says so.
+    """
     found = list[Member]()
     for coverage, of in splits.items():
         for i, split in enumerate(of):
             fold = i % len(readers.probes) if settings.protocol == "strict" else 0
             part = readers.within(split, fold) if settings.protocol == "strict" else split
-            if len(part.fit) and len(part.test):
+            if len(part.fit) > 1 and len(part.test):
                 budget = settings.fit_budget if settings.protocol == "strict" else None
                 shown = replace(part, fit=some(part.fit, budget, settings.seed + i))
                 found.append(Member(coverage, fold, shown, len(part.fit)))

@@ -1,5 +1,6 @@
 """Question 2 as rows of a table: coverage curves, what can be quoted of them, and code length."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -202,8 +203,11 @@ def _point_rows(scorer: _Scorer, point: Point) -> Iterator[Row]:
         ("train_r2", point.train_r2), ("reached_r2", point.reached), ("adequate", point.adequate),
         ("values_seen", point.seen), ("identified", point.identified),
     ):  # fmt: skip
-        given = [float(value) for value in values if value is not None]
-        reason = None if given else "a rank says nothing of a flexible family"
+        asked = [float(value) for value in values if value is not None]
+        given = [value for value in asked if math.isfinite(value)]
+        reason = None
+        if not given:
+            reason = "the fitted scenes have one vector" if asked else "a rank says nothing of a flexible family"
         mean = sum(given) / len(given) if given else None
         yield _row(curves, f"complexity.{id}", point, value=mean, reason=reason)
     yield _row(curves, "complexity.sound", point, value=point.sound)
