@@ -48,7 +48,7 @@ def complexity_section(study: Study, verdict: Verdict) -> Section:
 
 def _budget(study: Study) -> tuple[str, ...]:
     """Said where rules learn from a choice of the scenes that they might learn from."""
-    cut = [row for row in study.table.rows if row.id == "complexity.scenes" and row.reason and row.value is not None]
+    cut = [row for row in study.table.rows if row.id == "complexity.scenes" and "choice of" in (row.reason or "")]
     if not cut:
         return ()
     most = max(row.value or 0.0 for row in cut)
