@@ -102,6 +102,11 @@ def trained(golden: Any, form: Any, width: int, key: str) -> list[dict[str, floa
     return found
 
 
+ROUNDING = {("clevr-text", "seed0_frac0.5_regular_mlp_256", "concept")}
+"""Published numbers that their own recipe doesn't give again from the same seed: units that died come back by rounding
+alone (docs/differences.md). They are reported as expected failures, with the figures."""
+
+
 @pytest.mark.long
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("coverage", ["0.5", "0.8"])
@@ -120,7 +125,10 @@ def test_approximators_of_the_authors_lie_within_our_seeds(
         slack = 2 / scored + 1e-6
         said = f"{key} {name}: theirs {theirs[name]:.4f}, ours {min(values):.4f} to {max(values):.4f}"
         logging.getLogger(__name__).info(said)
-        assert min(values) - slack <= theirs[name] <= max(values) + slack, said
+        inside = min(values) - slack <= theirs[name] <= max(values) + slack
+        if not inside and (golden.folder.name, key, name) in ROUNDING:
+            pytest.xfail(said)
+        assert inside, said
 
 
 def test_their_measure_is_ours(golden: Any) -> None:
