@@ -224,6 +224,11 @@ def test_rescaling_puts_the_bag_at_zero_and_the_ceiling_at_one() -> None:
     assert rescale(0.5, 0.9, 0.5) is None
 
 
+def test_a_ceiling_that_hardly_stands_above_the_bag_is_no_scale() -> None:
+    assert rescale(0.2, 0.25, 0.26) is None
+    assert rescale(0.2, 0.25, 0.35) == pytest.approx(-0.5)
+
+
 # ------------------------------------------------------------------------------------------------ intervals
 
 SCENES = ConceptSpace(color=4, shape=4).all_scenes(2)
@@ -263,10 +268,37 @@ def test_an_interval_is_the_quantiles_of_means_weighted_by_multiplicities() -> N
     means = []
     for one in drawn.tolist():
         times = [one.count(o) for o in range(16)]
-        weights = torch.tensor([times[a] * times[b] for a, b in SCENES.objects.tolist()], dtype=torch.float64)
+        weights = torch.tensor(
+            [times[a] * (times[b] if a != b else 1) for a, b in SCENES.objects.tolist()], dtype=torch.float64
+        )
         means.append((weights * outcomes).sum() / weights.sum())
     ends = torch.quantile(torch.stack(means), torch.tensor([0.025, 0.975], dtype=torch.float64))
     assert (found.low, found.high) == pytest.approx(tuple(ends.tolist()))
+
+
+@FEW
+@given(seed=st.integers(0, 1000), slots=st.sampled_from([2, 3]), share=st.floats(0.0, 1.0), rows=st.integers(30, 300))
+def test_an_interval_holds_its_value(seed: int, slots: int, share: float, rows: int) -> None:
+    scenes = ConceptSpace(color=3, shape=3).all_scenes(slots)
+    scenes = scenes[torch.randperm(len(scenes), generator=generator(seed))[:rows]]
+    boot, outcomes = (
+        ObjectBootstrap(scenes.objects, draws=40, seed=seed),
+        torch.rand(len(scenes), generator=generator(seed)),
+    )
+    twice = (scenes.objects[:, 0] == scenes.objects[:, 1]).double()
+    for found in (
+        boot.mean((outcomes < share).double()), boot.mean(0.5 + 0.5 * twice),
+        boot.explained(outcomes * share, outcomes + 0.1),
+    ):  # fmt: skip
+        if found.low is not None and found.high is not None and found.value is not None:
+            assert found.low <= found.value <= found.high
+
+
+def test_scenes_of_equal_objects_weigh_no_more_than_others() -> None:
+    # The outcome is 1 where the two objects are the same one: weighed by its square, the draws would lie near .11.
+    same = (SCENES.objects[:, 0] == SCENES.objects[:, 1]).double()
+    draws = ObjectBootstrap(SCENES.objects, draws=4000).ratios(same, torch.ones(len(SCENES)))
+    assert draws.mean().item() == pytest.approx(1 / 16, rel=0.1)
 
 
 def test_the_interval_covers_the_truth_about_95_times_in_100() -> None:

@@ -4,7 +4,9 @@ Ties. Two scores are equal when they differ by no more than a relative tolerance
 float32. A tie is never a win in recognition; retrieval counts one over the number tied. Tie rates are reported.
 
 Intervals resample objects, not scenes: scenes that share an object are not independent. In each draw objects are drawn
-with replacement, and a scene weighs the product of its objects' multiplicities; fits are held fixed.
+with replacement, and a scene weighs the product of the multiplicities of the objects that it holds, each once; fits are
+held fixed. Were an object that stands in two slots squared, its scenes would weigh twice as much as others on average,
+and the draws would lie beside the value.
 """
 
 from collections.abc import Sequence
@@ -26,6 +28,8 @@ MIN_SCENES = 20
 """Fewest scored scenes for an interval."""
 WEIGHTS_KEPT = 2**24
 """Most weights, scenes times draws, that a bootstrap keeps (8 bytes each)."""
+CLEAR_CEILING = 0.05
+"""How far the probes' ceiling stands above a bag of concepts where the way between the two is a scale at all."""
 
 
 def tie_tolerance(dtype: torch.dtype) -> float:
@@ -256,13 +260,17 @@ def chance_of_order(held: Int[Tensor, " scene"], foils: Int[Tensor, " scene"]) -
 
 
 def rescale(value: float, bag_of_concepts: float, ceiling: float) -> float | None:
-    """Place a value between the bag-of-concepts level (0) and the probes' ceiling (1); None where they coincide.
+    """Place a value between the bag-of-concepts level (0) and the probes' ceiling (1).
+
+    None where the ceiling stands less than `CLEAR_CEILING` above the level: noise over next to nothing says nothing.
 
     Example:
         >>> rescale(0.5, 0.25, 0.75)
         0.5
     """
-    return None if ceiling - bag_of_concepts < 1e-9 else (value - bag_of_concepts) / (ceiling - bag_of_concepts)
+    return (
+        None if ceiling - bag_of_concepts < CLEAR_CEILING else (value - bag_of_concepts) / (ceiling - bag_of_concepts)
+    )
 
 
 @dataclass(frozen=True)
@@ -277,13 +285,26 @@ class Estimate:
     reason: str | None = None
 
 
+def ends(draws: Float[Tensor, " draw"], value: float) -> tuple[float, float]:
+    """Ends of the 95 % interval of a value from its draws, NaN draws aside: their quantiles, and never short of it.
+
+    Example:
+        >>> ends(torch.tensor([0.25, 0.25, 0.25]), 0.5)
+        (0.25, 0.5)
+    """
+    low, high = torch.nanquantile(draws, torch.tensor([0.025, 0.975], dtype=draws.dtype)).tolist()
+    return min(low, value), max(high, value)
+
+
 class ObjectBootstrap:
     """Intervals for statistics of scenes, by resampling the objects that occur in them.
 
-        weight of scene s in a draw = prod over slots k of (multiplicity of object s_k in the draw)
+        weight of scene s in a draw = prod over the distinct objects o of s of (multiplicity of o in the draw)
 
-    For two slots the weighted sum of outcomes is a bilinear form in the multiplicities, so a draw costs objects^2
-    whatever the number of scenes. Where there are fewer scenes than that, or more slots, scenes' weights are kept.
+    An interval runs between the 2.5 % and 97.5 % quantiles of the draws, and as far as the value where few draws lie on
+    one side of it. For two slots the weighted sum of outcomes is a bilinear form in the multiplicities, so a draw costs
+    objects^2 whatever the number of scenes. Where there are fewer scenes than that, or more slots, scenes' weights are
+    kept.
 
     Args:
         objects: object id in each slot of every scored row; negative where empty.
@@ -311,15 +332,18 @@ class ObjectBootstrap:
         self.rows, self.slots = objects.shape
         self._scene = None if scenes is None else scenes.unique(return_inverse=True)[1]
         known, dense = objects.unique(return_inverse=True)
-        self._empty = bool(len(known)) and int(known[0]) < 0
-        self.objects = len(known) - int(self._empty)
-        self._dense = dense
+        empty = bool(len(known)) and int(known[0]) < 0
+        self.objects = len(known) - int(empty)
+        self._dense = dense if empty else dense + 1  # 0 weighs nothing: an empty slot, or one whose object was counted
+        for slot in range(1, self.slots):
+            again = (self._dense[:, :slot] == self._dense[:, slot, None]).any(1)
+            self._dense[:, slot].masked_fill_(again, 0)
         generator = torch.Generator().manual_seed(seed)
         counts = torch.zeros(draws, max(self.objects, 1), dtype=torch.float64)
         if self.objects:
             drawn = torch.randint(self.objects, (draws, self.objects), generator=generator)
             counts.scatter_add_(1, drawn, torch.ones(drawn.shape, dtype=torch.float64))
-        fixed = torch.ones(draws, int(self._empty), dtype=torch.float64)
+        fixed = torch.ones(draws, 1, dtype=torch.float64)
         self._multiplicity = torch.cat([fixed, counts], dim=1)
 
     def mean(self, outcomes: Tensor, rows: Bool[Tensor, " row"] | None = None) -> Estimate:
@@ -351,7 +375,7 @@ class ObjectBootstrap:
     def _ratio(self, upper: Tensor, lower: Tensor, selected: Tensor, *, complement: bool) -> Estimate:
         n = int(selected.sum())
         shown = torch.bincount(self._dense[selected].flatten(), minlength=self._multiplicity.shape[1]) > 0
-        objects = int(shown[int(self._empty) :].sum())
+        objects = int(shown[1:].sum())
         total = float(lower.sum())
         if n == 0 or total <= 0:
             return Estimate(None, n=n, objects=objects, reason="nothing to score" if n == 0 else "no variance")
@@ -364,8 +388,7 @@ class ObjectBootstrap:
         sums = self.weighted_sums(torch.stack([upper, lower]))
         ratios = sums[0] / sums[1].clamp(min=1e-300)
         ratios = (1 - ratios if complement else ratios)[sums[1] > 0]
-        ends = torch.quantile(ratios, torch.tensor([0.025, 0.975], dtype=torch.float64))
-        return Estimate(value, float(ends[0]), float(ends[1]), n, objects)
+        return Estimate(value, *ends(ratios, value), n, objects)
 
     def weighted_sums(self, outcomes: Float[Tensor, "statistic row"]) -> Float[Tensor, "statistic draw"]:
         """Sum of each statistic over the rows, weighted, in every draw."""

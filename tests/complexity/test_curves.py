@@ -179,6 +179,17 @@ def test_the_area_is_the_rescaled_mean_of_solid_points(product):
     assert width.value == 64
 
 
+def test_a_bag_has_no_area():
+    """Between a bag of concepts and what probes read of the vectors of one lies nothing that a rule could go along."""
+    bag = embed(no_binding(SPACE, 2, 24))
+    noise = 0.1 * torch.randn(bag.vectors.shape, generator=torch.Generator().manual_seed(0))
+    curves = coverage_curve(Embeddings(bag.vectors + noise, SCENES), settings("additive", "object_product"))
+    for row in summary_rows(curves):
+        if row.id == "complexity.area":
+            assert (row.value, row.low, row.high) == (None, None, None)
+            assert "the probes read no more of the true vectors than a bag of concepts" in str(row.reason)
+
+
 def test_a_value_never_shown_is_said():
     rows = complexity_rows(
         embed(no_binding(SPACE, 2, 48)), ComplexitySettings(curves=settings("additive", coverages=(0.1,)), coded=())

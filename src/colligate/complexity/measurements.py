@@ -24,6 +24,7 @@ from colligate.measures import (
     ObjectBootstrap,
     bag_of_concepts_level,
     chance_level,
+    ends,
     rescale,
 )
 from colligate.records import Row
@@ -135,8 +136,7 @@ class _Scorer:
         if objects < MIN_OBJECTS or n < MIN_SCENES:
             reason = f"no interval: {objects} objects and {n} scenes (needs {MIN_OBJECTS} and {MIN_SCENES})"
             return Estimate(value, n=n, objects=objects, reason=reason)
-        ends = _ends(self.ratios(point, upper, lower, complement=complement), value)
-        return Estimate(value, *ends, n=n, objects=objects)
+        return Estimate(value, *ends(self.ratios(point, upper, lower, complement=complement), value), n, objects)
 
     def ratios(self, point: Point, upper: Tensor, lower: Tensor, *, complement: bool = False) -> Tensor:
         """The same of every draw; NaN where a draw scores nothing."""
@@ -148,15 +148,6 @@ class _Scorer:
         """An outcome and where it is defined, as sums."""
         values = point.outcomes[name]
         return values.nan_to_num(), (~values.isnan()).double()
-
-
-def _ends(draws: Tensor, value: float) -> tuple[float, float]:
-    """Ends of the draws, shifted so that their mean is the value.
-
-    A resampling weighs scenes of two equal objects twice on average; where few objects are scored that moves its mean.
-    """
-    ends = torch.nanquantile(draws, torch.tensor([0.025, 0.975], dtype=draws.dtype)) + value - draws.nanmean()
-    return float(ends[0]), float(ends[1])
 
 
 def curve_rows(curves: Curves) -> list[Row]:
@@ -284,7 +275,8 @@ def _area(scorer: _Scorer, points: Sequence[Point]) -> Row:
             continue
         bag, top = scorer.level("bag_of_concepts", point), ceilings[point.coverage]
         height = rescale(point.mean("object"), bag, top.mean("object"))
-        if height is None:
+        least = scorer.estimate(top, *scorer.outcome(top, "object")).low
+        if height is None or (least is not None and least <= bag):
             low.append(f"{point.coverage:g}")
             continue
         level = scorer.levels["bag_of_concepts"][point.rows]
@@ -308,8 +300,8 @@ def _area(scorer: _Scorer, points: Sequence[Point]) -> Row:
     reason = f"coverages {', '.join(left_out)} left out" if left_out else None
     if objects < MIN_OBJECTS:
         return replace(base, value=value, objects=objects, reason=reason)
-    low, high = _ends((torch.stack(draws, dim=1) * weights).sum(1), value)
-    return replace(base, value=value, low=low, high=high, objects=objects, reason=reason)
+    around = ends((torch.stack(draws, dim=1) * weights).sum(1), value)
+    return replace(base, value=value, low=around[0], high=around[1], objects=objects, reason=reason)
 
 
 def _trapezoids(coverages: Sequence[float]) -> list[float]:

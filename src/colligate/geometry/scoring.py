@@ -167,7 +167,7 @@ def rescaled_rows(subject: Subject, rows: Sequence[Row]) -> list[Row]:
     for row in wanted:
         bag = row.bag_of_concepts or 0.0
         values = [None if x is None else rescale(x, bag, ceiling) for x in (row.value, row.low, row.high)]
-        reason = "the probes' ceiling is the level of a bag of concepts" if values[0] is None else row.reason
+        reason = "the probes' ceiling does not clear a bag of concepts" if values[0] is None else row.reason
         found.append(replace(
             row, id=f"rescaled.{row.id}", value=values[0], low=values[1], high=values[2], chance=None,
             bag_of_concepts=0.0, bag_of_concepts_strict=None, random_init=None, reason=reason,
