@@ -16,12 +16,17 @@ from colligate.report.verdict.claims import (
 )
 from colligate.report.verdict.tiles import (
     additive_tile,
+    binds_nothing,
     complexity_tile,
     edits_tile,
     information_tile,
     objects_tile,
+    sum_of_values,
     values_tile,
 )
+
+DOUBTS = ("no", "undecided")
+"""Answers that claim nothing of the model, but were measured well enough to stand beside their level."""
 
 
 def judge(rows: Iterable[Row], name: str = "This model") -> Verdict:
@@ -29,7 +34,8 @@ def judge(rows: Iterable[Row], name: str = "This model") -> Verdict:
 
     A claim needs the interval's lower end above the level of an ideal bag-of-concepts model (values: above chance;
     additive R2: above zero). Below 8 objects or 20 scenes nothing is claimed. Where the same network with random
-    weights does as well, the sentence says so.
+    weights does as well, the sentence says so. Where one vector per value explains the vectors and no read-out finds
+    binding information, that comes first: it decides what doubtful probes and edits leave open.
 
     Args:
         rows: the study's table.
@@ -49,6 +55,10 @@ def judge(rows: Iterable[Row], name: str = "This model") -> Verdict:
         return Verdict("Nothing was measured that a verdict could rest on.", tiles)
     if all(answer in ("not measured", "no verdict") for answer in answers):
         return Verdict(_few(tiles), tiles)
+    if not any(tile.answer in CLAIMS for tile in (tiles[1], tiles[3], rules)):
+        bag = _say_bag(table, tiles)
+        if bag:
+            return Verdict(f"{name} {bag}.", tiles)
     values, objects = (
         _say_values(tiles[0]),
         _say_objects(tiles[1], bool(_say_values(tiles[0])), tiles[0].answer == "yes"),
@@ -56,8 +66,8 @@ def judge(rows: Iterable[Row], name: str = "This model") -> Verdict:
     start = f"{name}{' ' if values else ''}{values}{objects}" if values or objects else ""
     rest = (
         _doubt_objects(tiles[1]),
-        _say_additive(tiles[2]),
-        _say_edits(tiles[3]),
+        _say_additive(tiles[2], sum_of_values(table)),
+        _say_edits(tiles[3], table),
         _say_information(tiles[4]),
         _say_complexity(rules),
     )
@@ -75,6 +85,22 @@ def _few(tiles: Sequence[Tile]) -> str:
         f"No verdict: {f'with {counted} there is' if counted else 'there is'} no interval to rest a claim on "
         f"(it takes {FEWEST_OBJECTS} objects and {FEWEST_SCENES} scenes); the numbers stand below as they are."
     )
+
+
+def _say_bag(table: Measured, tiles: Sequence[Tile]) -> str:
+    """What decides where vectors are sums over values that hold no binding; "" where some may be held."""
+    values, nothing = sum_of_values(table), binds_nothing(table)
+    if values is None or values.value is None or nothing is None or nothing.value is None:
+        return ""
+    lead = f"embeds a scene as a sum of one vector per value (R² {fraction(values.value)}), with no binding information"
+    parts = [f"{lead} ({fraction(nothing.value)} of what the values alone leave open)"]
+    named = _say_values(tiles[0])
+    parts += [f"it {named}"] if named else []
+    for tile, what in ((tiles[1], "objects are recognised in"), (tiles[3], "edits reach their target in")):
+        row = tile.row
+        if row is not None and row.value is not None and row.bag_of_concepts is not None and tile.answer in DOUBTS:
+            parts.append(f"{what} {percent(row.value)}, a bag of concepts in {percent(row.bag_of_concepts)}")
+    return "; ".join(part for part in (*parts, _say_untrained(tiles)) if part)
 
 
 def _say_complexity(tile: Tile) -> str:
@@ -127,9 +153,12 @@ def _doubt_objects(tile: Tile) -> str:
     )
 
 
-def _say_additive(tile: Tile) -> str:
+def _say_additive(tile: Tile, values: Row | None) -> str:
+    """How far a sum reaches, credited to values where one vector per value explains as much as one per object."""
     if tile.row is None or tile.row.value is None or tile.answer in ("no verdict", "not measured"):
         return ""
+    if values is not None and values.value is not None and tile.answer in CLAIMS:
+        return f"its vectors are close to a sum of one vector per value (R² {fraction(values.value)})"
     words: dict[str, str] = {
         "yes": "its vectors are close to a sum of one vector per object",
         "largely": "its vectors are largely a sum of one vector per object",
@@ -140,7 +169,7 @@ def _say_additive(tile: Tile) -> str:
     return f"{words[tile.answer]} (R² {fraction(tile.row.value)})"
 
 
-def _say_edits(tile: Tile) -> str:
+def _say_edits(tile: Tile, table: Measured) -> str:
     if tile.row is None or tile.row.value is None or tile.answer in ("no verdict", "not measured"):
         return ""
     shown = percent(tile.row.value)
@@ -148,6 +177,12 @@ def _say_edits(tile: Tile) -> str:
         return f"whether replacing one object's vector lands on the intended scene is undecided ({shown} of edits)"
     if tile.answer == "no":
         return f"replacing one object's vector rarely lands on the intended scene ({shown} of edits)"
+    exact = table.find(tile.row.id.removesuffix(".up_to_order"), tile.row.on)
+    if tile.row.id.endswith(".up_to_order") and exact is not None and exact.value is not None:
+        return (
+            f"replacing one object's vector finds the intended scene or its twin in other order in {shown} of edits; "
+            f"in {percent(exact.value)} in the exact order, which these vectors do not tell"
+        )
     return f"replacing one object's vector lands on the intended scene in {shown} of edits"
 
 

@@ -3,7 +3,10 @@
 from collections.abc import Callable
 
 from colligate.records import Row
-from colligate.report.verdict.claims import TOO_FEW, Measured, Tile, compare, fraction, percent, rule_in_words
+from colligate.report.verdict.claims import TOO_FEW, Measured, Tile, compare, fraction, percent, rule_in_words, too_few
+
+READOUTS = ("linear", "quadratic", "attention")
+"""Read-outs of binding information, the simplest first."""
 
 
 def _level(row: Row | None, name: str, default: float) -> float:
@@ -55,13 +58,39 @@ def objects_tile(table: Measured) -> Tile:
     return Tile("probes", "Objects recognised", answer, sentence, row)
 
 
+NO_MORE = 0.01
+"""By how much more R2 one vector per object must explain than one per value before it is credited."""
+NOTHING_HELD = 0.05
+"""Below this upper end of the share read of what the values leave open, vectors are said to hold no binding."""
+
+
+def sum_of_values(table: Measured) -> Row | None:
+    """R2 of one vector per value, where it clears 0.9 and one vector per object explains no more; else None."""
+    values = table.find("r2.concept.least_squares", "test", "all")
+    objects = _additive_row(table)
+    if values is None or values.value is None or objects is None or objects.value is None or too_few(values):
+        return None
+    alike = values.on == objects.on and objects.value - values.value < NO_MORE
+    return values if alike and values.low is not None and values.low >= 0.9 else None
+
+
+def binds_nothing(table: Measured) -> Row | None:
+    """The read-out that found most, where none finds binding information; None where one may, or none was tried."""
+    found = [table.find(f"information.{name}.ratio") for name in READOUTS]
+    there = [row for row in found if row is not None and row.value is not None]
+    if not there or any(too_few(row) or (row.high or 0.0) >= NOTHING_HELD for row in there):
+        return None
+    return max(there, key=lambda row: row.value or 0.0)
+
+
+def _additive_row(table: Measured) -> Row | None:
+    names = ("object.least_squares", "object+pos.least_squares", "object.avg", "object.avg+pos")
+    return table.first([f"r2.{name}" for name in names], "test", "all")
+
+
 def additive_tile(table: Measured) -> Tile:
     """Is a vector a sum of its objects' vectors?"""
-    row = table.first(
-        [f"r2.{name}" for name in ("object.least_squares", "object+pos.least_squares", "object.avg", "object.avg+pos")],
-        "test",
-        "all",
-    )
+    row = _additive_row(table)
     answer = compare(row, 0.0)
     values = table.find("r2.concept.least_squares", "test", "all")
     if row is None or row.value is None or answer == "no verdict":
@@ -73,17 +102,31 @@ def additive_tile(table: Measured) -> Tile:
         where = " between held-out scenes" if row.on == "test" else ""
         sentence = f"One vector per object explains {percent(row.value)} of the variance{where}"
         share = values.value if values is not None else None
-        sentence += f"; one per value explains {percent(share)}" if share is not None else ""
+        enough = " as well: a sum over values is enough" if sum_of_values(table) is not None else ""
+        sentence += f"; one per value explains {percent(share)}{enough}" if share is not None else ""
         sentence += f"; random weights: {percent(row.random_init)}." if row.random_init is not None else "."
     else:
         sentence = f"R² is {fraction(row.value)}, not clear of zero: the sum explains nothing."
     return Tile("layout", "Additive in objects, R²", answer, sentence, row, percent=False)
 
 
+def blind_to_order(table: Measured, row: Row | None) -> Row | None:
+    """Edits that reach their target or its twin in other order, where of the two one is found as often as the other.
+
+    None where the exact scene is found clearly more often than that, or where the twin doesn't help.
+    """
+    either = None if row is None else table.find(f"{row.id}.up_to_order", row.on)
+    if row is None or row.value is None or either is None or either.value is None:
+        return None
+    return either if compare(either, either.bag_of_concepts) == "yes" and row.value <= either.value / 2 + 0.05 else None
+
+
 def edits_tile(table: Measured) -> Tile:
     """Do edits reach their target?"""
     names = ("avg", "avg+pos", "least_squares", "single")
     row = table.first([f"edit.retrieval.{name}" for name in names], "test", "all")
+    either = blind_to_order(table, row)
+    exact, row = row, row if either is None else either
     level = _level(row, "bag_of_concepts", 0.5)  # no sum of values tells a scene from its twin: half at the most
     answer = compare(row, level)
     if row is None or row.value is None or answer == "no verdict":
@@ -91,9 +134,12 @@ def edits_tile(table: Measured) -> Tile:
     elif answer == "yes":
         answer = "yes" if row.value >= 0.9 else "largely" if row.value >= 0.7 else "partly"
         shared = table.find(f"{row.id}.shared", "test", "all")
-        sentence = (
-            f"Replace one object's vector: the nearest scene is the intended one in {percent(row.value)} of edits"
-        )
+        sentence = "Replace one object's vector: the nearest scene is the intended one "
+        if either is None or exact is None or exact.value is None:
+            sentence += f"in {percent(row.value)} of edits"
+        else:
+            sentence += f"or its twin in other order in {percent(row.value)} of edits; in the exact order in "
+            sentence += f"{percent(exact.value)}, which these vectors do not tell"
         if shared is not None and shared.value is not None:
             sentence += f" ({percent(shared.value)} where the two objects share a value)"
         sentence += "."
@@ -106,7 +152,7 @@ def edits_tile(table: Measured) -> Tile:
 
 def information_tile(table: Measured) -> Tile:
     """Is there binding information?"""
-    row = table.first([f"information.{name}.ratio" for name in ("linear", "quadratic", "attention")])
+    row = table.first([f"information.{name}.ratio" for name in READOUTS])
     answer = compare(row, _level(row, "bag_of_concepts", 0.0))
     if row is None or row.value is None or answer == "no verdict":
         sentence = _unsaid(row, "Binding information was", fraction)
