@@ -13,7 +13,7 @@ from colligate.complexity.families import family
 from colligate.complexity.measurements import ComplexitySettings, complexity_rows, curve_rows, summary_rows
 from colligate.complexity.networks import MLP
 from colligate.complexity.readers import Readers
-from colligate.complexity.scoring import OUTCOMES
+from colligate.complexity.scoring import OUTCOMES, Point
 from colligate.embeddings import Embeddings
 from colligate.engine import fitting_threads
 from colligate.probes import ProbeSettings
@@ -107,8 +107,8 @@ def test_a_bag_is_fitted_exactly_wherever_the_sum_is_identified():
 @pytest.mark.long
 def test_a_wide_layer_learns_a_product_with_enough_coverage_and_a_sum_never_does():
     space = ConceptSpace(color=12, shape=12)
-    scenes = space.sample_scenes(3500, 2, generator=torch.Generator().manual_seed(0))
-    embeddings = embed(object_product(space, 2, 6), scenes)
+    scenes = space.sample_scenes(7000, 2, generator=torch.Generator().manual_seed(0))  # half of them fit
+    embeddings = embed(object_product(space, 2, 6), scenes)  # rules see half of them
     chosen = settings("additive", "mlp256", coverages=(0.9,), seeds=1, probes=replace(PROBES, objects=False))
     sums, wide = coverage_curve(embeddings, chosen).points
     assert sums.r2 < 0.2
@@ -188,6 +188,22 @@ def test_a_bag_has_no_area():
         if row.id == "complexity.area":
             assert (row.value, row.low, row.high) == (None, None, None)
             assert "the probes read no more of the true vectors than a bag of concepts" in str(row.reason)
+
+
+@pytest.mark.parametrize(("above", "spread"), [(0.03, 0.0), (0.1, 1.0)])
+def test_a_ceiling_that_does_not_clear_the_bag_gives_no_area(product, above, spread):
+    """Neither one just above it, nor one further up whose interval reaches down to it."""
+    levels = [row for row in curve_rows(product) if row.id == "complexity.ceiling.object"]
+    ceiling = list[Point]()
+    for point, row in zip(product.ceiling, levels, strict=True):
+        first = SCENES.objects[point.rows, 0].double()
+        swing = spread * ((first % 2) - (first % 2).mean())  # objects differ: a wide interval, the same mean
+        ceiling.append(
+            replace(point, outcomes={**point.outcomes, "object": number(row.bag_of_concepts) + above + swing})
+        )
+    for row in summary_rows(replace(product, ceiling=ceiling)):
+        if row.id == "complexity.area":
+            assert (row.value, row.low, row.high) == (None, None, None)
 
 
 def test_a_value_never_shown_is_said():
