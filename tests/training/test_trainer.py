@@ -15,6 +15,7 @@ import torch
 from colligate.records import WorkError
 from colligate.training import trainer as trainer_module
 from colligate.training.config import PaperConfig, TrainConfig
+from colligate.training.pairs import PicturesConfig
 from colligate.training.trainer import DivergedError, Trainer, chosen_precision
 
 CPU = torch.device("cpu")
@@ -167,6 +168,16 @@ def test_rates_rise_and_fall():
     cosine = replace(config, schedule="cosine")
     assert cosine.rate_at(20) == pytest.approx(0.5)
     assert replace(config, schedule="constant").rate_at(29) == 1.0
+
+
+def test_only_a_warm_up_that_was_asked_for_must_fit():
+    short = TrainConfig(rate=1.0, steps=30)
+    assert [short.rate_at(step) for step in (0, 6, 7)] == pytest.approx([1 / 7, 1.0, 1.0])
+    assert TrainConfig(rate=1.0, steps=800).rate_at(24) == 0.5
+    assert PicturesConfig(rate=1.0).rate_at(49) == PicturesConfig(rate=1.0, steps=40).rate_at(4) == 0.5
+    assert PaperConfig(rate=1.0).rate_at(2_499) == 0.5
+    with pytest.raises(ValueError, match="warm-up of 50 steps must fit into 30 steps"):
+        TrainConfig(steps=30, warmup=50)
 
 
 def test_held_out_objects_are_in_no_batch():

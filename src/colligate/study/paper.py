@@ -128,7 +128,6 @@ def _parts(config: PaperConfig, report: Report | None) -> Iterator[tuple[str, Ru
         def tokens(coverage: float = coverage) -> list[Part]:
             done = train(
                 TrainConfig(coverage=coverage, steps=config.steps, seed=config.seed,
-                            warmup=min(TrainConfig.warmup, config.steps // 4),
                             runs=config.runs, force=config.force), report=report,
             )  # fmt: skip
             trained.append(done.folder)
@@ -161,7 +160,7 @@ def _pictures(config: PaperConfig, coverage: float, report: Report | None) -> li
     hold_out = "swaps" if coverage >= 0.5 else "objects"
     done = train(
         PicturesConfig(coverage=coverage, hold_out=hold_out, steps=config.pictures, seed=config.seed,
-                       warmup=min(PicturesConfig.warmup, config.pictures // 4), runs=config.runs, force=config.force),
+                       runs=config.runs, force=config.force),
         report=report,
     )  # fmt: skip
     asked = recognize(

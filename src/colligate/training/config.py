@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Int
@@ -96,8 +96,9 @@ class TrainConfig:
     average: float = 0.99
     """Memory of the exponential average of the weights, which is what is scored and kept; 0 for the weights
     themselves."""
-    warmup: int = 50
-    """Steps in which the rate rises."""
+    warmup: int | None = None
+    """Steps in which the rate rises; by default 50 (pictures 100, the paper's preset 5,000), or a quarter of the
+    steps where that is less."""
     schedule: Literal["linear", "cosine", "constant"] = "linear"
     """How the rate falls to zero afterwards."""
     decay: float = 0.1
@@ -140,8 +141,10 @@ class TrainConfig:
                 f"The average's memory lies in [0, 1) and the matrix rate above 0; got {self.average:g} and "
                 f"{self.matrix_rate:g}."
             )
-        if not 0 <= self.warmup <= self.steps:
-            raise ValueError(f"The warm-up of {self.warmup} steps must fit into {self.steps} steps; lower it.")
+        if self.warmup is not None and not 0 <= self.warmup <= self.steps:
+            raise ValueError(
+                f"The warm-up of {self.warmup} steps must fit into {self.steps} steps; lower it, or leave it out."
+            )
         if self.slots < 2 and self.scenes != "random":
             raise ValueError("Swaps need two objects in a scene; give more slots, or scenes=random.")
         _ = self.shape, self.plan, scene_draw(self.scenes), query_choice(self.queries)  # each checks its own part
@@ -198,6 +201,19 @@ class TrainConfig:
         ObjectPool(self.space, parts["fit"])  # every value is seen
         return {part: parts[part] for part in ("fit", "validation", "test")}
 
+    longest_warmup: ClassVar[int] = 50
+    """Steps of the warm-up where none are asked for and training isn't short."""
+
+    @property
+    def rising(self) -> int:
+        """Steps of the warm-up: those asked for, else the recipe's, which shrink with a short training.
+
+        Example:
+            >>> TrainConfig().rising, TrainConfig(steps=30).rising, TrainConfig(steps=30, warmup=20).rising
+            (50, 7, 20)
+        """
+        return min(self.longest_warmup, self.steps // 4) if self.warmup is None else self.warmup
+
     def rate_at(self, step: int) -> float:
         """Learning rate of a step, counted from 0.
 
@@ -205,9 +221,9 @@ class TrainConfig:
             >>> TrainConfig(rate=1.0, warmup=10, steps=110).rate_at(9), TrainConfig(steps=200).rate_at(200)
             (1.0, 0.0)
         """
-        if step < self.warmup:
-            return self.rate * (step + 1) / self.warmup
-        left = (self.steps - step) / max(1, self.steps - self.warmup)
+        if step < self.rising:
+            return self.rate * (step + 1) / self.rising
+        left = (self.steps - step) / max(1, self.steps - self.rising)
         if self.schedule == "constant":
             return self.rate
         return self.rate * (
@@ -276,7 +292,7 @@ class PaperConfig(TrainConfig):
     """The weights themselves."""
     rate: float = 3e-5
     """Learning rate after the warm-up."""
-    warmup: int = 5_000
+    longest_warmup: ClassVar[int] = 5_000
     """A tenth of the steps."""
     momentum: float = 0.999
     """AdamW's own default."""

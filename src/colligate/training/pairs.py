@@ -6,7 +6,7 @@ Picture and text meet in three ways, all of them true statements about the pictu
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, cast
+from typing import ClassVar, Literal, cast
 
 import torch
 from jaxtyping import Bool, Float, Int, UInt8
@@ -76,8 +76,8 @@ class PicturesConfig(TrainConfig):
     """Memory of the exponential average of the weights; 0 for the weights themselves."""
     steps: int = 600
     """Steps of training; it stops by steps, never by the clock."""
-    warmup: int = 100
-    """Steps in which the rate rises."""
+    longest_warmup: ClassVar[int] = 100
+    """Steps of the warm-up where none are asked for and training isn't short."""
     towers: Literal["separate", "shared"] = "separate"
     """Not to be chosen here: pictures and captions have an encoder each."""
     evaluate_every: int = 250
