@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from colligate.cli.terminal import print_differences
 from colligate.measures import ObjectBootstrap
 from colligate.records import Row, write_record
 from colligate.scenes.space import ConceptSpace
-from colligate.study.compare import CompareConfig, compare
+from colligate.study.compare import CompareConfig, Difference, compare
 
 SCENES = ConceptSpace(color=6, shape=5).all_scenes(slots=2)
 
@@ -55,6 +56,29 @@ def test_a_run_does_not_differ_from_itself(tmp_path: Path, hard: torch.Tensor):
     folder = run(tmp_path, "a", hard)
     (one,) = compare(CompareConfig(first=folder, others=(folder,)))[0].differences
     assert (one.value, one.low, one.high, one.clear) == (0.0, 0.0, 0.0, False)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_equal_numbers_are_no_difference_and_print_no_minus(tmp_path: Path, capsys, kept: bool):
+    every = torch.ones(len(SCENES), dtype=torch.bool)
+    folders = [run(tmp_path, name, every, kept=kept) for name in "ab"]
+    found = compare(CompareConfig(first=folders[0], others=(folders[1],)))[0]
+    assert found.sentence == "No difference: a and b agree in probe.object (1.000)."
+    tiny = found.differences[0]._replace(value=-0.0, low=-3e-17, high=0.0)
+    print_differences([*found.differences, tiny])
+    said = capsys.readouterr().out
+    assert said.count(f"no difference, {'paired' if kept else 'apart'}") == 2
+    assert "-0.000" not in said
+    assert "undecided" not in said
+
+
+def test_a_clear_difference_that_three_decimals_hide_is_printed_with_its_digits(capsys):
+    first, other = Row(id="r2", value=0.9994, low=0.9993, high=0.9995), Row(id="r2", value=0.9991)
+    print_differences([Difference(first, other, -0.0003, -0.0004, -0.0002, "paired")])
+    said = capsys.readouterr().out
+    assert "-0.0003" in said
+    assert "-0.0004 to -0.0002" in said
+    assert "clear, below .001, paired" in said
 
 
 def test_apart_squares_and_adds(tmp_path: Path, hard: torch.Tensor):

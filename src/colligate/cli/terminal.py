@@ -182,6 +182,16 @@ def show_run(
     say(f"Record: {folder}\nPage:   {write_page(folder)}")
 
 
+def signed(value: float) -> str:
+    """A difference with its sign, to three decimals or, where these are zero, to one digit; nothing but zero is 0.
+
+    Example:
+        >>> signed(0.0312), signed(-0.00034), signed(-2e-16), signed(0.0)
+        ('+0.031', '-0.0003', '0.000', '0.000')
+    """
+    return f"{value:+.3f}" if abs(value) >= 0.0005 else f"{value:+.1g}" if abs(value) >= 1e-9 else "0.000"
+
+
 def print_differences(differences: "Sequence[Difference]") -> None:
     """Print how two runs differ as a table."""
     from rich.table import Table
@@ -194,10 +204,10 @@ def print_differences(differences: "Sequence[Difference]") -> None:
     table.add_column("", no_wrap=True)
     for one in differences:
         name = one.row.id if one.row.family is None else f"{one.row.id} ({one.row.family})"
-        interval = "" if one.low is None or one.high is None else f"{one.low:+.3f} to {one.high:+.3f}"
-        said = "no interval" if one.low is None else f"{'clear' if one.clear else 'undecided'}, {one.how}"
+        interval = "" if one.low is None or one.high is None else f"{signed(one.low)} to {signed(one.high)}"
+        said = one.said if one.low is None else f"{one.said}, {one.how}"
         table.add_row(
-            name, one.row.on, _number(one.row.value), _number(one.other.value), f"{one.value:+.3f}", interval, said
+            name, one.row.on, _number(one.row.value), _number(one.other.value), signed(one.value), interval, said
         )
     screen = console()
     screen.print(table)

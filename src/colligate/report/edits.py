@@ -170,10 +170,11 @@ def _interference(study: Study) -> Table | None:
 
 def _schematic(study: Study, row: Row | None) -> Mapping[str, Any]:
     examples = [e for e in study.figures.get("edit_examples") or [] if "base" in e and "target" in e]
-    if not examples or row is None or row.value is None:
+    exact = None if row is None else study.table.find(row.id.removesuffix(".up_to_order"), row.on)
+    if not examples or exact is None or exact.value is None:
         return {}
     shown = next((e for e in examples if e.get("hit")), examples[0])
-    return {"example": shown, "share": percent(row.value), "examples": examples[:12], "labels": ESTIMATORS}
+    return {"example": shown, "share": percent(exact.value), "examples": examples[:12], "labels": ESTIMATORS}
 
 
 def removal_section(study: Study) -> Section:

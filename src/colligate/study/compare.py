@@ -19,6 +19,8 @@ LEADING = (
     "recognition.object.unseen.swaps", "crossmodal.concept", "crossmodal.object",
 )  # fmt: skip
 """What is compared unless everything is asked for."""
+ROUNDING = 1e-9
+"""Differences below this are those of arithmetic."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +61,21 @@ class Difference(NamedTuple):
     @property
     def clear(self) -> bool:
         """Whether the interval leaves no room for no difference."""
-        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+        return not self.none and self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+
+    @property
+    def none(self) -> bool:
+        """Whether the two numbers agree, and in every draw, but for rounding."""
+        return all(x is not None and abs(x) < ROUNDING for x in (self.value, self.low, self.high))
+
+    @property
+    def said(self) -> str:
+        """What the interval allows to say."""
+        if self.low is None or self.high is None:
+            return "no interval"
+        if self.none:
+            return "no difference"
+        return "undecided" if not self.clear else "clear" if abs(self.value) >= 0.001 else "clear, below .001"
 
 
 class Comparison(NamedTuple):
@@ -189,6 +205,8 @@ def _sentence(first: str, other: str, differences: Sequence[Difference]) -> str:
         for one in differences:
             if one.row.id != id or one.low is None or one.high is None:
                 continue
+            if one.none:
+                return f"No difference: {first} and {other} agree in {id} ({one.row.value:.3f})."
             if not one.clear:
                 return (
                     f"Undecided: {first} and {other} can't be told apart by {id} ({one.low:+.3f} to {one.high:+.3f})."
