@@ -81,6 +81,20 @@ def test_a_clear_difference_that_three_decimals_hide_is_printed_with_its_digits(
     assert "clear, below .001, paired" in said
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [
+        (-3e-5, 3e-5, "no difference"),
+        (-3e-5, 6e-4, "undecided"),
+        (1e-5, 3e-5, "clear, below .001"),
+        (None, None, "no interval"),
+    ],
+)
+def test_what_is_said_of_a_difference_follows_its_interval(low: float | None, high: float | None, said: str):
+    row = Row(id="r2", value=1.0)
+    assert Difference(row, row, 2e-5, low, high, "apart").said == said
+
+
 def test_apart_squares_and_adds(tmp_path: Path, hard: torch.Tensor):
     first, other = run(tmp_path, "a", hard, kept=False), run(tmp_path, "b", ~hard, kept=False)
     (one,) = compare(CompareConfig(first=first, others=(other,)))[0].differences

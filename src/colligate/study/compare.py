@@ -21,6 +21,8 @@ LEADING = (
 """What is compared unless everything is asked for."""
 ROUNDING = 1e-9
 """Differences below this are those of arithmetic."""
+SHOWN = 0.0005
+"""Differences below this vanish in three decimals."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,12 +63,12 @@ class Difference(NamedTuple):
     @property
     def clear(self) -> bool:
         """Whether the interval leaves no room for no difference."""
-        return not self.none and self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+        return self.low is not None and self.high is not None and (self.low > ROUNDING or self.high < -ROUNDING)
 
     @property
     def none(self) -> bool:
-        """Whether the two numbers agree, and in every draw, but for rounding."""
-        return all(x is not None and abs(x) < ROUNDING for x in (self.value, self.low, self.high))
+        """Whether the interval holds no difference, and none that three decimals would show."""
+        return not self.clear and all(x is not None and abs(x) < SHOWN for x in (self.value, self.low, self.high))
 
     @property
     def said(self) -> str:
