@@ -24,10 +24,10 @@ from safetensors.torch import save_file
 
 from colligate.binding import object_table
 from colligate.cli import MEASUREMENTS, main
-from colligate.cli.terminal import bars, stopped
+from colligate.cli.terminal import bars, show, stopped
 from colligate.embedders import PREFIXES, load_model
 from colligate.embedders.oracles import ORACLES
-from colligate.records import COLUMNS, read_record, read_table, sealed_json
+from colligate.records import COLUMNS, Row, read_record, read_table, sealed_json
 from colligate.scenes.captions import CaptionTemplate
 from colligate.scenes.space import ConceptSpace, Scenes
 from colligate.scenes.worlds import World, labels_bytes
@@ -254,14 +254,34 @@ def test_every_measurement_prints_a_table_or_json(call: Call, verb: str, labels:
     rows = json.loads(call(*words, "--json").out)
     assert rows
     assert list(rows[0]) == list(COLUMNS)
-    done = call(*words)
+    done = call(*words, "--all")
     assert (done.code, done.err) == (0, "")
     assert any(line.startswith("measurement") for line in done.out.splitlines()[:3])
     for row in [row for row in rows if row["coverage"] is None][:20]:  # curves are for the page
         name = [row["id"], *([f"({row['family']})"] if row["family"] else []), row["on"]]
         line = next(line.split() for line in done.out.splitlines() if line.split()[: len(name)] == name)
-        assert row["value"] is None or line[len(name)] == f"{row['value']:.3f}"
+        assert line[len(name)] == ("none" if row["value"] is None else f"{row['value']:.3f}")
+        assert row["value"] is not None or f"none: {row['reason'].rstrip('.')} (" in done.out
     assert re.search(r"^Record: runs/", done.out, re.MULTILINE)
+
+
+def test_a_long_table_shows_its_main_rows_and_where_the_others_are(call: Call, labels: Path):
+    words = ("edit", ORACLE, "--scenes", labels)
+    rows = json.loads(call(*words, "--json").out)
+    done = call(*words)
+    told = re.search(r"^(\d+) of (\d+) rows are shown; --all shows the others", done.out, re.MULTILINE)
+    assert told, done.out
+    printed = [line.split()[0] for line in done.out.splitlines() if re.match(r"\S+ +(all|fit|test) ", line)]
+    assert len(printed) == int(told[1]) <= 40 < int(told[2]) == len(rows)
+    assert "edit.retrieval.avg" in printed
+
+
+def test_a_row_without_a_value_says_why(capsys: pytest.CaptureFixture[str]):
+    blank = [Row(id="crossmodal.bias.scene.larger", reason="the world has no concept of size")]
+    show([*blank, Row(id="crossmodal.object", value=0.5)], as_json=False)
+    out = capsys.readouterr().out
+    assert re.search(r"^crossmodal\.bias\.scene\.larger +all +none", out, re.MULTILINE)
+    assert "none: the world has no concept of size (crossmodal.bias.scene.larger)." in out
 
 
 def test_a_table_is_readable_through_a_narrow_pipe(call: Call, labels: Path, monkeypatch: pytest.MonkeyPatch):
@@ -640,7 +660,7 @@ def test_the_same_labels_with_the_same_picture(call: Call, tmp_path: Path):
         "slot1_color,slot2_color,picture\nred,blue,0.png\nblue,red,1.png\nred,blue,0.png"
     )
     said = call("check-data", "labels.csv").refused()
-    assert "rows 0 and 2" in said
+    assert "line 2 and line 4" in said
     assert "same picture" in said
 
 

@@ -141,13 +141,50 @@ def show(rows: "Sequence[Row]", *, as_json: bool) -> None:
         name = row.id if row.family is None else f"{row.id} ({row.family})"
         name += "" if row.coverage is None else f" at {row.coverage:g}"
         levels = (_number(row.chance), _number(row.bag_of_concepts), _number(row.random_init))
-        table.add_row(name, row.on, _number(row.value), interval, "" if row.n is None else str(row.n), *levels)
+        value = "none" if row.value is None else _number(row.value)
+        table.add_row(name, row.on, value, interval, "" if row.n is None else str(row.n), *levels)
     screen = console()
     screen.print(table)
+    for reason, names in _unmeasured(rows).items():
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        say(f"none: {reason} ({', '.join(names[:3])}{more}).")
     screen.print(
         "95 %: interval over objects. Chance: random scores. Bag: an ideal bag of concepts, ties at random. "
         "Random: the same network with fresh weights.", style="dim",
     )  # fmt: skip
+
+
+def _unmeasured(rows: "Sequence[Row]") -> dict[str, list[str]]:
+    """Reason -> names of the rows that have no value for it."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        if row.value is None:
+            name = row.id if row.family is None else f"{row.id} ({row.family})"
+            names = found.setdefault((row.reason or "no reason was recorded").rstrip("."), [])
+            names += [name] * (name not in names)
+    return found
+
+
+MOST = 40
+"""Rows that a long table is cut down to on the terminal, where it has more than twice as many."""
+
+
+def main_rows(rows: "Sequence[Row]") -> "list[Row]":
+    """The rows of a table: all, or of a long one those whose names have the fewest parts, without families of one name.
+
+    Example:
+        >>> from colligate.records import Row
+        >>> rows = [Row(id="edit.retrieval.avg"), *(Row(id=f"edit.retrieval.avg.shared.c{i}") for i in range(99))]
+        >>> [row.id for row in main_rows(rows)], len(main_rows(rows[:50]))
+        (['edit.retrieval.avg'], 50)
+    """
+    if len(rows) <= 2 * MOST:
+        return list(rows)
+    whole = [row for row in rows if row.family is None] or list(rows)
+    parts = [row.id.count(".") for row in whole]
+    fitting = [most for most in sorted(set(parts)) if sum(part <= most for part in parts) <= MOST]
+    most = max(fitting, default=min(parts))
+    return [row for row, part in zip(whole, parts, strict=True) if part <= most][:MOST]
 
 
 def show_run(

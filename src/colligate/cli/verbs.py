@@ -8,6 +8,7 @@ from colligate.cli.crossmodal_verbs import foils_verb, recognize_verb, repair_ve
 from colligate.cli.terminal import (
     Verb,
     console,
+    main_rows,
     parse,
     print_differences,
     print_list,
@@ -36,9 +37,9 @@ def _measure(verb: str, battery: str, words: list[str]) -> int:
     from colligate.study.config import ASKED, MeasureConfig
 
     as_json, words = take_flag(words, "--json")
-    config = parse(
-        ASKED.get(battery, MeasureConfig), verb, MEASUREMENTS[verb][1] + " Add --json for rows as JSON.", words
-    )
+    every, words = take_flag(words, "--all")
+    about = f"{MEASUREMENTS[verb][1]} Add --json for rows as JSON, --all for every row of a long table."
+    config = parse(ASKED.get(battery, MeasureConfig), verb, about, words)
     with progress() as report:
         result = study(config, only=(battery,), page=False, report=report)
     if as_json:
@@ -48,7 +49,10 @@ def _measure(verb: str, battery: str, words: list[str]) -> int:
     if not said.startswith("Nothing was measured"):
         say(said + "\n")
     summary = [row for row in result.rows if row.coverage is None]  # curves are for the page and the table
-    show(summary, as_json=False)
+    shown = summary if every else main_rows(summary)
+    show(shown, as_json=False)
+    if len(shown) < len(summary):
+        say(f"{len(shown)} of {len(summary)} rows are shown; --all shows the others, and table.csv below has them.")
     say(f"\nRecord: {result.folder}")
     if len(summary) < len(result.rows):
         say(f"Curves: colligate report {result.folder}, or its table.csv")
