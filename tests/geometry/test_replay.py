@@ -79,9 +79,9 @@ def test_a_list_that_fits_both_concepts_needs_to_be_told_which(edit_list: Path) 
     ("lines", "message"),
     [
         ("base_row,slot\n0,1\n", "a list of edits has base_row, slot, target_row"),
-        ("base_row,slot,target_row\n0,0,3\n", r"row 0 \(line 2\), column slot: 0 is outside 1..2"),
+        ("base_row,slot,target_row\n0,0,3\n", r"line 2, column slot: 0 is outside 1..2"),
         ("base_row,slot,target_row\n0,1,144\n", "column target_row: 144 is outside 0..143"),
-        ("base_row,slot,target_row\n0,1,12\n0,1,x\n", r"row 1 \(line 3\), column target_row: 'x' is not a whole"),
+        ("base_row,slot,target_row\n0,1,12\n0,1,x\n", r"line 3, column target_row: 'x' is not a whole"),
         ("base_row,slot,target_row\n-1,1,12\n", "column base_row: '-1' is not a whole number"),
         ("base_row,slot,target_row\n0,2,12\n", "scene 12 is not scene 0 with another object in slot 2"),
         ("base_row,slot,target_row\n0,1,0\n", "scene 0 is not scene 0 with another object in slot 1"),

@@ -199,19 +199,23 @@ REFUSED = {
     "no labels": ("a,b\n1,2\n", "has no columns of labels, such as slot1_color; its columns are 'a', 'b'"),
     "one object": (f"{HEAD}\nred,cube,red,cube\n", "shows one object only"),
     "missing concept": ("slot1_color,slot1_shape,slot2_color\na,b,c\n", "no column for 'shape' in slot 2"),
+    "no partner": (
+        "slot1_color,slot2_colour\na,b\n",
+        "no column for 'color' in slot 2 to go with slot1_color; if that is slot2_colour, give both one name",
+    ),
     "slot gap": ("slot1_color,slot3_color\na,b\n", "has slots 1, 3; number them 1, 2"),
     "slot zero": ("slot0_color,slot1_color\na,b\n", "has slots 0, 1; number them 1, 2"),
     "twice": ("slot1_c,slot2_c,slot1_c\na,b,a\n", "has the column 'slot1_c' twice"),
-    "in part": (f"{HEAD}\nred,cube,blue,\n", r"row 0 \(line 2\), column slot2_shape: the cell is empty but slot 2"),
-    "no object": (f"{HEAD}\nred,cube,blue,ball\n,,,\n", r"row 1 \(line 3\), column slot1_color: the row holds no obj"),
-    "fraction": ("slot1_c,slot2_c\n0,1\n1,1.5\n", r"row 1 \(line 3\), column slot2_c: '1.5' is no index of c"),
+    "in part": (f"{HEAD}\nred,cube,blue,\n", r"line 2, column slot2_shape: the cell is empty but slot 2"),
+    "no object": (f"{HEAD}\nred,cube,blue,ball\n,,,\n", r"line 3, column slot1_color: the row holds no obj"),
+    "fraction": ("slot1_c,slot2_c\n0,1\n1,1.5\n", r"line 3, column slot2_c: '1.5' is no index of c"),
     "negative": ("slot1_c,slot2_c\n0,1\n1,-1\n", "'-1' is no index of c; use whole numbers from 0 .* leave empty"),
     "huge": ("slot1_c,slot2_c\n0,1\n1,99999999999999999999\n", "is no index of c; use whole numbers from 0 below"),
     "very huge": (f"slot1_c,slot2_c\n0,1\n1,{'9' * 6000}\n", r"'9+\.\.\.' is no index of c"),
     "gap": ("slot1_c,slot2_c\n0,1\n1,3\n", "c has indices up to 3 but no 2; .* list all of them with --space"),
     "from one": ("slot1_c,slot2_c\n1,2\n2,1\n", "c has indices up to 2 but no 0"),
     "mixed": ("slot1_c,slot2_c\n0,1\nred,1\n", "c mixes words \\('red'\\) and indices \\('0'\\).* --space"),
-    "two words": ("slot1_c,slot2_c,slot1_c_word\n0,1,a\n1,0,b\n0,1,b\n", r"row 2 \(line 4\), column slot1_c_word"),
+    "two words": ("slot1_c,slot2_c,slot1_c_word\n0,1,a\n1,0,b\n0,1,b\n", r"line 4, column slot1_c_word"),
     "two indices": ("slot1_c,slot2_c,slot1_c_word\n0,1,a\n1,0,a\n", "'a' is 0; words and indices must be one-to-one"),
     "no word": ("slot1_c,slot2_c,slot1_c_word\n0,1,a\n1,0,\n", "one of the two is empty"),
     "lone word": ("slot1_c_word,slot2_c\na,b\n", "slot1_c_word without slot1_c"),
@@ -220,10 +224,13 @@ REFUSED = {
     "open quote": (f'{HEAD}\n"red,cube,blue,ball\n', "save it as plain CSV"),
     "latin-1": (GOOD.replace("blue", "bl\u00fce").encode("latin-1"), r"line 2: byte 0xfc is not UTF-8"),
     "utf-16": (GOOD.encode("utf-16"), "is not UTF-8; save the table as UTF-8"),
-    "no caption": ("slot1_c,slot2_c,caption\na,b,x\nb,a, \n", r"row 1 \(line 3\), column caption: the caption is em"),
+    "no caption": ("slot1_c,slot2_c,caption\na,b,x\nb,a, \n", r"line 3, column caption: the caption is em"),
     "bad part": ("slot1_c,slot2_c,split\na,b,fit\nb,a,train\n", "column split: 'train' is no part; use fit, valid"),
-    "same caption": ("slot1_c,slot2_c,caption\na,b,x\nb,a,y\na,b,x\n", "rows 0 and 2 have the same labels and the sa"),
-    "same picture": ("slot1_c,slot2_c,picture\na,b,x\nb,a,y\na,b,x\n", "rows 0 and 2 have .* the same picture"),
+    "same caption": (
+        "slot1_c,slot2_c,caption\na,b,x\nb,a,y\na,b,x\n",
+        "line 2 and line 4 have the same labels",
+    ),
+    "same picture": ("slot1_c,slot2_c,picture\na,b,x\nb,a,y\na,b,x\n", "line 2 and line 4 have .* the same picture"),
     "no picture": ("slot1_c,slot2_c,picture\na,b,\n", "column picture: '' is no file name"),
     "up": ("slot1_c,slot2_c,picture\na,b,p/../../x.png\n", "leaves the table's folder"),
     "up elsewhere": ("slot1_c,slot2_c,picture\na,b,..\\x.png\n", "leaves the table's folder"),
@@ -255,7 +262,7 @@ def test_a_missing_file_and_another_kind_of_file_are_named(tmp_path: Path) -> No
 def test_an_unknown_value_is_named_with_what_is_known(tmp_path: Path) -> None:
     space = ConceptSpace(color=["red", "blue"], shape=["cube", "sphere"])
     with pytest.raises(
-        ValueError, match=r"line 3\), column slot2_color: unknown color 'rde'; .* red, blue. Did you mean 'red'"
+        ValueError, match=r"line 3, column slot2_color: unknown color 'rde'; .* red, blue. Did you mean 'red'"
     ):
         read_labels(table(tmp_path, f"{HEAD}\nred,cube,blue,cube\nred,cube,rde,cube\n"), space=space)
     with pytest.raises(ValueError, match="'2' is no index of color; use 0 to 1"):
@@ -390,3 +397,11 @@ def test_check_pictures_looks_at_the_given_rows_only_and_not_at_drawn_worlds(tmp
 
 def test_scenes_of_a_table_are_scenes(tmp_path: Path) -> None:
     assert isinstance(read_labels(table(tmp_path, GOOD)).items("scene"), Scenes)
+
+
+def test_a_rare_word_near_to_a_frequent_one_is_noted(tmp_path: Path) -> None:
+    rows = ["red,blue", "blue,red"] * 12
+    path = tmp_path / "typo.csv"
+    path.write_text("\n".join(["slot1_colour,slot2_colour", *rows, "rde,blue", "green,blue"]))
+    (note,) = read_labels(path).notes
+    assert note == f"{path}, line 26, column slot1_colour: 'rde' occurs once; did you mean 'red'?"

@@ -63,11 +63,11 @@ def test_scenes_of_a_long_table_may_be_told_apart_by_their_picture_and_its_rows_
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("b,2,red,ball,b.png", "b,two,red,ball,b.png"), r"row 2 \(line 4\), column slot: 'two' is no slot"),
-        (("b,2,red,ball,b.png", "b,1,red,ball,b.png"), r"row 3 \(line 5\), column slot: scene 'b' has slot 1 twice"),
-        (("a,2,blue,ball,a.png", "a,2,blue,ball,x.png"), r"row 1 \(line 3\), column picture: 'x.png' differs from"),
-        (("blue,ball,a.png,two things", "blue,ball,a.png,no"), r"line 3\), column caption: 'no' differs from caption"),
-        (("c,1,red,cube", "c,1,red,"), r"row 4 \(line 6\), column shape: the cell is empty but slot 1 has other val"),
+        (("b,2,red,ball,b.png", "b,two,red,ball,b.png"), r"line 4, column slot: 'two' is no slot"),
+        (("b,2,red,ball,b.png", "b,1,red,ball,b.png"), r"line 5, column slot: scene 'b' has slot 1 twice"),
+        (("a,2,blue,ball,a.png", "a,2,blue,ball,x.png"), r"line 3, column picture: 'x.png' differs from"),
+        (("blue,ball,a.png,two things", "blue,ball,a.png,no"), r"line 3, column caption: 'no' differs from caption"),
+        (("c,1,red,cube", "c,1,red,"), r"line 6, column shape: the cell is empty but slot 1 has other val"),
         (("c,1,red,cube", "c,3,red,cube"), None),
         (("b,2,red,ball,b.png", "b,3,red,ball,b.png"), None),
     ],
@@ -179,7 +179,7 @@ def test_pictures_that_disagree_with_their_labels_are_refused(tmp_path: Path) ->
     assert check_files(world.pictures, world.scenes, report=lambda *what: told.append(what)) == ()
     assert told == [("opening pictures", done, 3) for done in (1, 2, 3)]
     assert check_files(world.pictures, world.scenes, torch.tensor([2, 2])) == (), "the same row is no repeat"
-    with pytest.raises(ValueError, match="rows 0 and 1 have the same picture and different labels"):
+    with pytest.raises(ValueError, match="line 2 and line 3 have the same picture and different labels"):
         read_labels(table(tmp_path, "slot1_c,slot2_c,picture\nx,y,a.png\ny,x,a.png\n"))
 
 

@@ -8,6 +8,7 @@ and a column for each concept.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import NamedTuple
 
 from colligate.scenes.tables import Table, shown
@@ -76,6 +77,31 @@ def layout_of(table: Table) -> Layout:
         f"{table.path} has no columns of labels, such as slot1_color; its columns are "
         f"{', '.join(map(shown, table.names[:12])) or 'none'}."
     )
+
+
+def check_columns(table: Table, layout: Layout, slots: Sequence[int], concepts: Sequence[str]) -> None:
+    """Check that slots are numbered 1, 2, ... and that each has a column for every concept.
+
+    Raises:
+        ValueError: a gap, or a column without its partner in another slot; names the column.
+    """
+    if list(slots) != list(range(1, len(slots) + 1)):
+        raise ValueError(f"{table.path} has slots {', '.join(map(str, slots))}; number them 1, 2, ... without gaps.")
+    for name in concepts:
+        lacking = [slot for slot in slots if (slot, name) not in layout.columns]
+        if not lacking:
+            continue
+        there = [column for (_, concept), column in layout.columns.items() if concept == name]
+        held = {slot for slot in slots if slot not in lacking}
+        others = [column for (slot, concept), column in layout.columns.items()
+                  if slot in lacking and not any((one, concept) in layout.columns for one in held)]  # fmt: skip
+        close = get_close_matches(there[0], others, 1, 0.8) if there else []
+        hint = f"; if that is {close[0]}, give both one name" if close else ""
+        example = there[0] if there else next(iter(layout.columns.values()))
+        raise ValueError(
+            f"{table.path} has no column for {name!r} in slot {lacking[0]} to go with {example}{hint}; each slot needs "
+            f"every concept: {', '.join(concepts)}."
+        )
 
 
 def _is_release(table: Table) -> bool:

@@ -11,6 +11,7 @@ nothing is trimmed, dropped or guessed. The labels released with the paper (`obj
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -21,7 +22,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from colligate.scenes.files import check_files, find_pictures
-from colligate.scenes.layouts import Layout, layout_of, widened
+from colligate.scenes.layouts import Layout, check_columns, layout_of, widened
 from colligate.scenes.space import EMPTY, ConceptSpace, Scenes
 from colligate.scenes.splits import PARTS
 from colligate.scenes.tables import Table, kept_rows, listed, read_bytes, read_table, shown
@@ -116,7 +117,7 @@ def read_labels(path: Path, *, space: ConceptSpace | None = None, keep: Mapping[
         unlisted = [name for name in concepts if name not in space.names]
         notes += [f"Concept {name!r} of {path.name} isn't in the given space and is left out." for name in unlisted]
         concepts = list(space.names)
-    _check_columns(table, layout, slots, concepts)
+    check_columns(table, layout, slots, concepts)
     cells = {key: _labels(table, column, notes) for key, column in layout.columns.items() if key[1] in concepts}
     _check_filled(table, layout, cells, slots, concepts)
     words, values = {}, []
@@ -181,19 +182,6 @@ def _of_pug(table: Table) -> list[str]:
 
 
 # --------------------------------------------------------------------------------------------------------- columns
-
-
-def _check_columns(table: Table, layout: Layout, slots: list[int], concepts: list[str]) -> None:
-    if slots != list(range(1, len(slots) + 1)):
-        raise ValueError(f"{table.path} has slots {', '.join(map(str, slots))}; number them 1, 2, ... without gaps.")
-    example = next(iter(layout.columns.values()))
-    for slot in slots:
-        for name in concepts:
-            if (slot, name) not in layout.columns:
-                raise ValueError(
-                    f"{table.path} has no column for {name!r} in slot {slot} (as {example} is one); each slot needs "
-                    f"every concept: {', '.join(concepts)}."
-                )
 
 
 def _labels(table: Table, column: str, notes: list[str]) -> list[str]:
@@ -275,7 +263,20 @@ class _Concept(NamedTuple):
                 f"{self.name} mixes words ({shown(word)}) and indices ({min(numbers)!r}); use one of them, or give "
                 "--space if the numbers are words.",
             )
+        notes.extend(self._doubtful(distinct))
         return order, {"": EMPTY, **{word: i for i, word in enumerate(order)}}
+
+    def _doubtful(self, distinct: set[str]) -> list[str]:
+        """Words in one or two cells that are near to one with ten times as many: perhaps misspelt."""
+        counts = Counter(cell for _, cells in self.columns for cell in cells)
+        found: list[str] = []
+        for word in sorted(word for word in distinct if counts[word] <= 2):
+            close = get_close_matches(word, [other for other in distinct if counts[other] >= 10 * counts[word]], 1)
+            if close:
+                often = "once" if counts[word] == 1 else "twice"
+                problem = f"{shown(word)} occurs {often}; did you mean {shown(close[0])}?"
+                found.append(str(self.fail(word, problem)))
+        return found
 
     def _indices(self, distinct: set[str], known: tuple[str, ...] | None) -> dict[str, int]:
         index: dict[str, int] = {}
@@ -389,12 +390,12 @@ def _check_repeats(
     for row, key in enumerate(zip(scenes.ids.tolist(), evidence, strict=True)):
         if first.setdefault(key, row) != row:
             raise ValueError(
-                f"{table.path}, rows {first[key]} and {row} have the same labels and the same {what}; leave one out "
-                f"(repeats of a scene need different {what}s)."
+                f"{table.path}, {table.place(first[key])} and {table.place(row)} have the same labels and the same "
+                f"{what}; leave one out (repeats of a scene need different {what}s)."
             )
         other = shown_by.setdefault(key[1], row)
         if pictures and other != row:
             raise ValueError(
-                f"{table.path}, rows {other} and {row} have the same picture and different labels "
+                f"{table.path}, {table.place(other)} and {table.place(row)} have the same picture and different labels "
                 f"({scenes.describe(other)}; {scenes.describe(row)}); put one of them right."
             )

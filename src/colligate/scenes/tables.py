@@ -31,9 +31,12 @@ class Table:
     notes: tuple[str, ...] = ()
 
     def where(self, row: int, column: str) -> str:
-        """The file, row (from 0) and column, as errors name them."""
-        line = f" (line {self.lines[row]})" if self.lines else ""
-        return f"{self.path}, row {row}{line}, column {column}"
+        """The file, place of a row (counted from 0) and column, as errors name them."""
+        return f"{self.path}, {self.place(row)}, column {column}"
+
+    def place(self, row: int) -> str:
+        """Where a row (counted from 0) stands, as an editor counts: its line in a CSV file, else its row from 1."""
+        return f"line {self.lines[row]}" if self.lines else f"row {row + 1}"
 
 
 def read_bytes(path: Path) -> bytes:
