@@ -132,6 +132,10 @@ def test_a_factory_in_the_current_folder_is_found(tmp_path: Path, monkeypatch: p
         load_model("my_own_towers:misfiled")
     with pytest.raises(ValueError, match="expected an object with embed"):
         load_model("my_own_towers:broken")
+    (tmp_path / "kindless.py").write_text("class NK:\n    def embed(self, items): ...\n\ntower = NK\n")
+    said = r'^kindless:tower gave a NK without `kind`; set kind to "text", "picture" or "scene"\.$'
+    with pytest.raises(ValueError, match=said):
+        load_model("kindless:tower")
     with pytest.raises(WorkError, match=r"^lacking:tower raised ModuleNotFound.*no_such_library.*lacking.py, li"):
         load_model("lacking:tower")
     assert sys.path == before

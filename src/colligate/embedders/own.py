@@ -45,6 +45,10 @@ def from_factory(name: str) -> Model:
         return given
     towers = given if isinstance(given, Mapping) else {getattr(given, "kind", None): given}
     for kind, tower in towers.items():
+        if kind is None and callable(getattr(tower, "embed", None)):
+            *some, last = (f'"{one}"' for one in KINDS)
+            choices = f"{', '.join(some)} or {last}"
+            raise ValueError(f"{name} gave a {type(tower).__name__} without `kind`; set kind to {choices}.")
         if kind not in KINDS or not callable(getattr(tower, "embed", None)):
             raise ValueError(
                 f"{name} gave a {type(tower).__name__} under {kind!r}; expected an object with embed(items) and "
