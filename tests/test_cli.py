@@ -375,7 +375,7 @@ def test_runs_are_listed(call: Call, labels: Path):
     assert len(listed) == 4
     (finished,) = (line for line in listed if line.startswith(folder.name))
     assert ORACLE in finished
-    assert "labels" in finished
+    assert "on labels.csv" in finished
     assert read_record(folder)["created"][:10] in finished
     assert not finished.rstrip().endswith("finished")
     assert any(line.startswith(spoiled.name) and line.rstrip().endswith("damaged") for line in listed)

@@ -245,6 +245,9 @@ def _listed(folder: Path) -> ListedRun:
     if what in ("", folder.name):
         chosen = [name for name in record.get("given", []) if name in config and name not in ("runs", "store")]
         what = ", ".join(f"{name} {config[name]}" for name in chosen)
+    table = config.get("labels") or config.get("scenes")
+    if world and isinstance(table, str) and Path(table).stem == world:
+        world = Path(table).name  # of a labels table, the file
     what += f" on {world}" if world else ""
     return ListedRun(folder.name, str(record.get("kind", kind)), what, str(record.get("created", "")), "finished")
 
