@@ -745,7 +745,7 @@ def test_a_picture_that_can_not_be_opened_is_named(call: Call, tmp_path: Path, k
         assert done.code == 2
         assert "scenes" in done.out
         sentence = done.err
-    assert "Row 1" in sentence
+    assert "Row 2" in sentence
     assert "1.png" in sentence
     assert said in sentence
 

@@ -368,8 +368,8 @@ def test_the_users_pictures_are_checked_before_any_is_embedded(tmp_path: Path) -
     first, last = labels.parent / "0000000.png", labels.parent / "0000005.png"
     whole = last.read_bytes()
     for content, message in (
-        (whole[: len(whole) // 2], r"Row 5: Picture .*0000005\.png can't be read"),
-        (first.read_bytes(), r"Row 5: Picture .* is the same as row 0's 0000000\.png, but the labels differ"),
+        (whole[: len(whole) // 2], r"Row 6: Picture .*0000005\.png can't be read"),
+        (first.read_bytes(), r"Row 6: Picture .* is the same as row 1's 0000000\.png, but the labels differ"),
     ):
         last.write_bytes(content)
         tower = Pixels()
@@ -391,7 +391,7 @@ def test_the_same_picture_twice_of_one_scene_is_refused(tmp_path: Path) -> None:
     lines = labels.read_text().splitlines()
     (labels.parent / "copy.png").write_bytes((labels.parent / "0000000.png").read_bytes())
     labels.write_text("\n".join([*lines, lines[1].replace("0000000.png", "copy.png")]))
-    with pytest.raises(ValueError, match=r"Row 2: .* is the same as row 0's 0000000\.png, and so are the labels"):
+    with pytest.raises(ValueError, match=r"Row 3: .* is the same as row 1's 0000000\.png, and so are the labels"):
         embed(Pixels(), read_labels(labels))
     assert embed(Counting(), read_labels(labels)).vectors.shape == (3, 15), "a text tower opens no pictures"
 

@@ -354,7 +354,7 @@ def test_a_picture_that_cannot_be_shown_names_its_row(tmp_path: Path, case: str)
     make, message = PICTURES[case]
     make(tmp_path)
     world = read_labels(pictured(tmp_path))
-    with pytest.raises(ValueError, match=f"^Row 0: Picture .*a.png .*{message}"):
+    with pytest.raises(ValueError, match=f"^Row 1: Picture .*a.png .*{message}"):
         check_pictures(world)
 
 
@@ -390,7 +390,7 @@ def test_check_pictures_looks_at_the_given_rows_only_and_not_at_drawn_worlds(tmp
     Image.new("RGB", (2, 2)).save(tmp_path / "a.png")
     world = read_labels(table(tmp_path, "slot1_c,slot2_c,picture\na,b,a.png\nb,a,lost.png\n"))
     check_pictures(world, torch.tensor([0]))
-    with pytest.raises(ValueError, match=r"^Row 1: Picture .*lost\.png is missing"):
+    with pytest.raises(ValueError, match=r"^Row 2: Picture .*lost\.png is missing"):
         check_pictures(world)
     check_pictures(load_world("clevr2d"))
 

@@ -161,16 +161,16 @@ def test_pictures_that_disagree_with_their_labels_are_refused(tmp_path: Path) ->
     path = table(tmp_path, "slot1_c,slot2_c,picture\nx,y,a.png\ny,x,b.png\nx,y,c.png\n")
     for name, seed in (("a.png", 0), ("b.png", 0), ("c.png", 0)):
         picture(tmp_path / name, seed)
-    with pytest.raises(ValueError, match=r"Row 1: Picture .*b\.png is the same as row 0's a\.png, but .* \(y \| x; x"):
+    with pytest.raises(ValueError, match=r"Row 2: Picture .*b\.png is the same as row 1's a\.png, but .* \(y \| x; x"):
         check_pictures(read_labels(path))
     picture(tmp_path / "b.png", 1)
     with pytest.raises(
-        ValueError, match=r"Row 2: Picture .*c\.png is the same as row 0's a\.png, and so are the labels"
+        ValueError, match=r"Row 3: Picture .*c\.png is the same as row 1's a\.png, and so are the labels"
     ):
         check_pictures(read_labels(path))
     Image.open(tmp_path / "a.png").save(tmp_path / "c.png", compress_level=1)
     assert (tmp_path / "a.png").read_bytes() != (tmp_path / "c.png").read_bytes()
-    with pytest.raises(ValueError, match=r"Row 2: .*leave one out \(repeats of a scene need other pictures\)"):
+    with pytest.raises(ValueError, match=r"Row 3: .*leave one out \(repeats of a scene need other pictures\)"):
         check_pictures(read_labels(path))
     picture(tmp_path / "c.png", 2)
     told: list[tuple[str, int, int]] = []
@@ -187,7 +187,7 @@ def test_missing_pictures_are_counted_and_others_listed(tmp_path: Path) -> None:
     path = table(tmp_path, "slot1_c,slot2_c,picture\nx,y,a.png\ny,x,b.png\ny,y,c.png\n")
     picture(tmp_path / "a.png")
     world = read_labels(path)
-    with pytest.raises(ValueError, match=r"Row 1: Picture .*b\.png is missing, and so are 1 more; put it there"):
+    with pytest.raises(ValueError, match=r"Row 2: Picture .*b\.png is missing, and so are 1 more; put it there"):
         check_pictures(world)
     for seed, name in enumerate(["b.png", "c.png", "d.png", "e.jpg"], start=1):
         picture(tmp_path / name, seed)
@@ -208,7 +208,7 @@ def test_turned_gray_and_unequal_pictures_are_noted(tmp_path: Path) -> None:
     assert check_files(files, scenes) == (
         "The pictures have 2 sizes; 2 of 3 are 6x8.",
         "Not all pictures are RGB (1 CMYK, 1 L); they are read as RGB, transparent parts over white.",
-        "Pictures turned upright as their EXIF data say: 1 (first: row 0).",
+        "Pictures turned upright as their EXIF data say: 1 (first: row 1).",
     )
     assert check_files(files, scenes, torch.tensor([1])) == (
         "Not all pictures are RGB (1 L); they are read as RGB, transparent parts over white.",

@@ -215,7 +215,7 @@ def test_picture_files_are_described_by_content_and_opened(tmp_path: Path) -> No
     shown = World("files", scenes, pictures=paths).images(torch.tensor([2]))
     assert shown[0].getpixel((0, 0)) == (255, 0, 0)
     paths[1].unlink()
-    with pytest.raises(ValueError, match=r"Row 1: picture .*1\.png can't be read"):
+    with pytest.raises(ValueError, match=r"Row 2: picture .*1\.png can't be read"):
         World("files", scenes, pictures=paths).describe("picture")
 
 

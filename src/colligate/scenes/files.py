@@ -46,7 +46,7 @@ def _opened(path: Path, row: int | None) -> tuple["Image", str, bool]:
     try:
         return _decoded(path)
     except ValueError as error:
-        raise ValueError(str(error) if row is None else f"Row {row}: {error}") from None
+        raise ValueError(str(error) if row is None else f"Row {row + 1}: {error}") from None
 
 
 def _decoded(path: Path) -> tuple["Image", str, bool]:
@@ -154,7 +154,8 @@ def check_files(
     if missing:
         others = f", and so are {len(missing) - 1} more" if len(missing) > 1 else ""
         raise ValueError(
-            f"Row {missing[0]}: Picture {pictures[missing[0]]} is missing{others}; put it there or leave its row out."
+            f"Row {missing[0] + 1}: Picture {pictures[missing[0]]} is missing{others}; "
+            "put it there or leave its row out."
         )
     first: dict[str, int] = {}
     turned: list[int] = []
@@ -170,7 +171,7 @@ def check_files(
         other = first.setdefault(digest, row)
         if other != row:
             raise ValueError(
-                f"Row {row}: Picture {pictures[row]} is the same as row {other}'s {pictures[other].name}, "
+                f"Row {row + 1}: Picture {pictures[row]} is the same as row {other + 1}'s {pictures[other].name}, "
                 + _clash(scenes, row, other)
             )
         if report is not None:
@@ -196,7 +197,7 @@ def _of_files(sizes: "Counter[tuple[int, int]]", modes: "Counter[str]", turned: 
         listed = ", ".join(f"{count} {mode}" for mode, count in sorted(other.items()))
         notes.append(f"Not all pictures are RGB ({listed}); they are read as RGB, transparent parts over white.")
     if turned:
-        notes.append(f"Pictures turned upright as their EXIF data say: {len(turned)} (first: row {turned[0]}).")
+        notes.append(f"Pictures turned upright as their EXIF data say: {len(turned)} (first: row {turned[0] + 1}).")
     return tuple(notes)
 
 

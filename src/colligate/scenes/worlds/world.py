@@ -204,6 +204,6 @@ class World:
                 try:
                     digest.update(hashlib.sha256(path.read_bytes()).digest())
                 except OSError as error:
-                    raise ValueError(f"Row {row}: picture {path} can't be read ({error.strerror}).") from None
+                    raise ValueError(f"Row {row + 1}: picture {path} can't be read ({error.strerror}).") from None
             found["pictures"] = digest.hexdigest()
         return found
