@@ -80,7 +80,7 @@ def train_tables(
     targets = (embeddings.vectors[rows].double() - mean).float()
     reads = _reads(scenes[rows], design)
     both = torch.cat([reads, targets], dim=1)
-    tables = _initial_tables(design, embeddings.dim, seed)
+    tables = _initial_tables(design, scenes, embeddings.dim, seed)
     generator = torch.Generator().manual_seed(seed)
     optimiser = torch.optim.AdamW([tables], lr=settings.rate, weight_decay=0.0)
     scale = 2 / (settings.batch * embeddings.dim)
@@ -125,17 +125,21 @@ def shuffle_names(scenes: Scenes, parts: Parts, seed: int) -> Scenes:
     return Scenes(scenes.space, values)
 
 
-def _initial_tables(design: Design, dim: int, seed: int) -> Float[Tensor, "component dim"]:
-    """Standard normal numbers: tables of objects for each slot, then of each concept's values for each slot."""
+def _initial_tables(design: Design, scenes: Scenes, dim: int, seed: int) -> Float[Tensor, "component dim"]:
+    """Standard normal numbers: tables of objects for each slot, then of each concept's values for each slot.
+
+    Objects are numbered as they first appear in the scenes.
+    """
     space, slots = design.space, design.slots if design.positions else 1
     generator = torch.Generator().manual_seed(seed)
 
     def drawn(size: int) -> list[Tensor]:
         return [torch.empty(size, dim).normal_(generator=generator) for _ in range(slots)]
 
-    objects = drawn(space.num_objects)
+    order = torch.tensor(list(dict.fromkeys(scenes.objects[scenes.filled].tolist())))
+    objects = drawn(len(order))
     if design.parts == "object":
-        return torch.cat(objects)
+        return torch.cat([torch.zeros(space.num_objects, dim).index_copy_(0, order, table) for table in objects])
     by_concept = [drawn(size) for size in space.sizes]
     return torch.cat([tables[slot] for slot in range(slots) for tables in by_concept])
 
