@@ -173,7 +173,7 @@ def fit_probes(embeddings: Embeddings, split: Split, settings: ProbeSettings | N
     if settings.protocol == "strict":
         fitted = _fit_strict(embeddings.vectors, targets, split, settings)
     else:
-        fitted = _fit_paper(embeddings.vectors, targets, split, [settings.seed], settings.paper_steps)[0]
+        fitted = _fit_paper(embeddings, targets, split, [settings.seed], settings.paper_steps)[0]
     return _probes(embeddings.scenes, *fitted)
 
 
@@ -326,17 +326,22 @@ def fit_paper_probes(
     """
     settings = settings or ProbeSettings(protocol="paper")
     targets = _targets(embeddings.scenes, split, settings)
-    fitted = _fit_paper(embeddings.vectors, targets, split, seeds, settings.paper_steps)
+    fitted = _fit_paper(embeddings, targets, split, seeds, settings.paper_steps)
     return [_probes(embeddings.scenes, *one) for one in fitted]
 
 
 def _fit_paper(
-    vectors: Tensor, targets: dict[str, Tensor], split: Split, seeds: Sequence[int], steps: int
+    embeddings: Embeddings, targets: dict[str, Tensor], split: Split, seeds: Sequence[int], steps: int
 ) -> list[_Fitted]:
-    features = vectors[split.fit].float()
+    features = embeddings.vectors[split.fit].float()
     wanted = {name: soft_targets(present[split.fit], torch.float32)[:, None] for name, present in targets.items()}
     sizes = [present.shape[1] for present in targets.values()]
     weight = torch.stack([_initial_weights(sizes, features.shape[1], seed) for seed in seeds])  # seed, query, dim
+    if "object" in targets:  # the authors number objects as they first appear in the scenes
+        scenes = embeddings.scenes
+        order = torch.tensor(list(dict.fromkeys(scenes.objects[scenes.filled].tolist())))
+        read = sum(sizes[:-1]) + torch.arange(len(order))
+        weight[:, sum(sizes[:-1]) + order] = weight[:, read]
     optimiser = torch.optim.Adam([weight], lr=1e-2)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
     for _ in range(steps):
