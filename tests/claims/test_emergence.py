@@ -51,6 +51,7 @@ def test_a_sequence_read_by_distance_leaves_the_plateau_on_which_positions_stay(
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3600)
 def test_the_default_training_binds_nearly_all_objects_it_never_saw(tmp_path):
     rows = {row.id: row for row in train(TrainConfig(runs=tmp_path)).rows}
     for way, least in (("table", 0.97), ("among_unseen", 0.97), ("swaps", 0.93)):

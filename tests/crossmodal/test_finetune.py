@@ -60,6 +60,7 @@ def weights(network: torch.nn.Module) -> torch.Tensor:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3600)
 def test_a_bag_of_captions_comes_to_bind_objects_that_it_was_not_tuned_on(tmp_path: Path):
     """Trained on captions alone at half of the objects; tuned at three quarters, judged on the rest."""
     config = PicturesConfig(object_loss=0.0, scenes="random", coverage=0.5, steps=300, warmup=50, runs=tmp_path)
