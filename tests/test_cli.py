@@ -85,11 +85,16 @@ def call(capsys: pytest.CaptureFixture[str]) -> Call:
 
 
 def shell(*words: str, **env: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [str(command()), *words],
-        env={**os.environ, "OMP_NUM_THREADS": "1", **env}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    """The command, which Ctrl-C reaches even where the tests run in the background, with that signal ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # an ignored signal is inherited, a handler isn't
+    try:
+        return subprocess.Popen(
+            [str(command()), *words],
+            env={**os.environ, "OMP_NUM_THREADS": "1", **env}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def command() -> Path:
