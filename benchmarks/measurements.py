@@ -22,6 +22,8 @@ def measure(*, quick: bool) -> Iterator[Line]:
     subject = Subject.of(embeddings, ByScene(), Settings())
     total, parts = Stopwatch(), list[str]()
     for name, battery in BATTERIES.items():
+        if name == "complexity":  # question 2 has a benchmark of its own
+            continue
         with Stopwatch() as watch:
             rows = battery(subject)
         total = Stopwatch(total.wall + watch.wall, total.cpu + watch.cpu)
@@ -29,6 +31,6 @@ def measure(*, quick: bool) -> Iterator[Line]:
         say(f"  {parts[-1]}")
     threads = torch.get_num_threads()
     yield Line(
-        f"study, {len(subject.embeddings):,} x {embeddings.dim}, all measurements with intervals", total,
+        f"study, {len(subject.embeddings):,} x {embeddings.dim}, all measurements of question 1 with intervals", total,
         target="< 60 s", note=", ".join(parts) + f"; {threads} threads",
     )  # fmt: skip
