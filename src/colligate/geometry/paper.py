@@ -136,7 +136,7 @@ def _initial_tables(design: Design, scenes: Scenes, dim: int, seed: int) -> Floa
     def drawn(size: int) -> list[Tensor]:
         return [torch.empty(size, dim).normal_(generator=generator) for _ in range(slots)]
 
-    order = torch.tensor(list(dict.fromkeys(scenes.objects[scenes.filled].tolist())))
+    order = scenes.objects_by_appearance
     objects = drawn(len(order))
     if design.parts == "object":
         return torch.cat([torch.zeros(space.num_objects, dim).index_copy_(0, order, table) for table in objects])

@@ -338,8 +338,7 @@ def _fit_paper(
     sizes = [present.shape[1] for present in targets.values()]
     weight = torch.stack([_initial_weights(sizes, features.shape[1], seed) for seed in seeds])  # seed, query, dim
     if "object" in targets:  # the authors number objects as they first appear in the scenes
-        scenes = embeddings.scenes
-        order = torch.tensor(list(dict.fromkeys(scenes.objects[scenes.filled].tolist())))
+        order = embeddings.scenes.objects_by_appearance
         read = sum(sizes[:-1]) + torch.arange(len(order))
         weight[:, sum(sizes[:-1]) + order] = weight[:, read]
     optimiser = torch.optim.Adam([weight], lr=1e-2)

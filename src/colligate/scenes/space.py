@@ -245,6 +245,16 @@ class Scenes:
         """The same number for scenes that hold the same objects in whatever slots (a scene and its twin)."""
         return self._encode(self.objects.sort(dim=1, descending=True).values)
 
+    @property
+    def objects_by_appearance(self) -> Int[Tensor, " object"]:
+        """Object ids as they first appear, scene after scene: how the paper's code numbers them.
+
+        Example:
+            >>> ConceptSpace(color=3, shape=2).scenes([[4, 1], [1, 0]]).objects_by_appearance.tolist()
+            [4, 1, 0]
+        """
+        return torch.tensor(list(dict.fromkeys(self.objects[self.filled].tolist())))
+
     def _encode(self, objects: Int[Tensor, "scene slot"]) -> Int[Tensor, " scene"]:
         base = self.space.num_objects + 1
         if base**self.slots >= 2**63:
