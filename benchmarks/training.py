@@ -75,8 +75,8 @@ def recipe_batch(seen: list[tuple[int, int]], size: int, draw: random.Random) ->
     )  # fmt: skip
 
 
-def recipe_steps(config: TrainConfig, steps: int) -> Stopwatch:
-    """Seconds of some steps as the paper's code takes them."""
+def recipe_steps(config: TrainConfig, steps: int) -> tuple[Stopwatch, float]:
+    """Seconds of one step as the paper's code takes it, and its floating-point operations in matrix products."""
     draw = random.Random(0)
     seen = [(a, b) for a in range(VALUES) for b in range(VALUES) if draw.random() < config.coverage]
     scene, query = RecipeEncoder(config), RecipeEncoder(config)
@@ -96,11 +96,13 @@ def recipe_steps(config: TrainConfig, steps: int) -> Stopwatch:
         loss.backward()
         optimizer.step()
 
-    step()
+    counter = FlopCounterMode(display=False)
+    with counter:
+        step()
     with Stopwatch() as watch:
         for _ in range(steps):
             step()
-    return watch.times(1 / steps)
+    return watch.times(1 / steps), float(counter.get_total_flops())
 
 
 def our_steps(config: TrainConfig, steps: int) -> tuple[Stopwatch, float, Trainer]:
@@ -132,16 +134,17 @@ def measure(*, quick: bool) -> Iterator[Line]:
     config = replace(PaperConfig(), warmup=0, **small)
     steps = 2 if quick else 3
     with fitting_threads() as threads:
-        recipe = recipe_steps(config, steps)
-        say(f"  recipe {recipe.wall:.2f} s a step")
+        recipe, theirs = recipe_steps(config, steps)
+        say(f"  recipe {recipe.wall:.2f} s and {theirs / 1e9:.0f} GFLOP a step")
         for precision in ("float32", "bfloat16"):
             ours, operations, _ = our_steps(replace(config, precision=precision), steps)
             rate = operations / ours.wall
             limit = peak(torch.bfloat16 if precision == "bfloat16" else torch.float32)
             yield Line(
                 f"training step, README sizes, batch {config.batch}, {precision}", ours, recipe, target=">= 4x",
-                note=f"{operations / 1e9:.1f} GFLOP a step, {rate / 1e9:.0f} GFLOP/s, {rate / limit:.0%} of the "
-                f"measured {precision} matrix product ({limit / 1e9:.0f} GFLOP/s); {threads} threads",
+                note=f"{operations / 1e9:.1f} GFLOP a step (recipe {theirs / 1e9:.1f}), {rate / 1e9:.0f} GFLOP/s, "
+                f"{rate / limit:.0%} of the measured {precision} matrix product ({limit / 1e9:.0f} GFLOP/s), at which "
+                f"it would be {recipe.wall * limit / operations:.1f}x; {threads} threads",
             )  # fmt: skip
         default = TrainConfig()
         ours, operations, trainer = our_steps(default, 5 if quick else 50)

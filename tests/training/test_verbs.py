@@ -39,13 +39,21 @@ def test_sweep_trains_every_point(capsys, tmp_path):
     assert len(list(tmp_path.glob("runs/train-*/record.json"))) == 2
 
 
-def test_a_sweep_of_pictures_and_the_preset_it_lacks(capsys, tmp_path):
+def test_a_sweep_of_pictures(capsys):
     words = [f"--train.{word.removeprefix('--')}" if word.startswith("--") else word for word in TINY]
     small = ["--coverages", "0.6", "--spaces", "4x3", "--widths", "16", "--seeds", "1"]
     assert main(["sweep", "--preset", "pictures", *small, *words]) == 0
     assert "4x3 pictures 16" in " ".join(capsys.readouterr().out.split())
-    assert main(["sweep", "--preset", "paper", *small]) == 2
-    assert "no --preset paper" in capsys.readouterr().err
+
+
+def test_a_sweep_by_the_papers_preset_shares_its_trainings_with_train(capsys, tmp_path):
+    small = (*TINY, "--hidden", "32", "--heads", "2", "--layers", "1", "--query-layers", "1")
+    words = [f"--train.{word.removeprefix('--')}" if word.startswith("--") else word for word in small]
+    points = ["--coverages", "0.6", "--spaces", "6x6", "--widths", "16", "--seeds", "1"]
+    assert main(["sweep", "--preset", "paper", *points, *words]) == 0
+    assert "6x6 value-tokens 16" in " ".join(capsys.readouterr().out.split())
+    assert main(["train", "--preset", "paper", *small, "--values", "6", "--coverage", "0.6", "--json"]) == 0
+    assert len(list(tmp_path.glob("runs/train-*/record.json"))) == 1
 
 
 def test_the_papers_preset(capsys, tmp_path):

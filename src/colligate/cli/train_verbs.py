@@ -56,17 +56,16 @@ def _print_look(step: int, seen: dict[str, float]) -> None:
 
 def sweep_verb(words: list[str]) -> int:
     """Train at every point of a grid and print what was learned there."""
-    from colligate.training.sweep import PicturesSweepConfig, SweepConfig, sweep
+    from colligate.training.sweep import PaperSweepConfig, PicturesSweepConfig, SweepConfig, sweep
 
     as_json, words = take_flag(words, "--json")
     preset, words = take_preset(words)
-    if preset == "paper":
-        raise ValueError("A sweep has no --preset paper; give its settings as --train.encoder value-tokens and so on.")
     about = (
-        "Train at many coverages, spaces and seeds. Add --json for rows, --preset pictures for pictures against "
-        "captions."
+        "Train at many coverages, spaces and seeds. Add --json for rows, --preset paper for the paper's settings, "
+        "--preset pictures for pictures against captions."
     )
-    config = parse(PicturesSweepConfig if preset else SweepConfig, "sweep", about, words)
+    asked = {"paper": PaperSweepConfig, "pictures": PicturesSweepConfig}.get(preset, SweepConfig)
+    config = parse(asked, "sweep", about, words)
     with progress() as report:
         result = sweep(config, report=report)
     leading = [row for row in result.rows if as_json or row.id.endswith((".table", ".swaps"))]

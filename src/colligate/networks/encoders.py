@@ -152,7 +152,7 @@ class TransformerEncoder(Encoder):
     value tokens: SOO, a token for each value, EOO for each object, then EOS; vectors plus sinusoidal positions
     object tokens: for each object the sum of its values' vectors, then EOS; no positions
     relative tokens: the value tokens' sequence; instead of positions, each head adds a learned number to its scores for
-    each distance between two tokens, at first -1, -1/2, ... times the distance
+    each distance between two tokens, zero at the start
 
     Grouped, the first of several layers stays within an object (a token of an object attends to nothing else there, so
     that only the two maps of the layer are left).

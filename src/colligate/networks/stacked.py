@@ -26,6 +26,7 @@ Activation = Literal["gelu", "gated"]
 """What stands between the two maps of a layer."""
 
 _FEW = 4  # pairs of tokens up to which elementwise products are fastest
+_STRIDE = 30.0  # numbers for distances are this many times their weights: AdamW moves a weight by its rate at most
 
 
 class Affine(nn.Module):
@@ -87,9 +88,9 @@ class Block(nn.Module):
         depth: number of layers in all; the maps that write into the residual start smaller by its root.
         activation: gelu, or gated: one half of the hidden units, after GELU, multiplies the other (GEGLU).
         reach: longest sequence, if attention also depends on how far apart two tokens stand: each head adds a number
-            to its scores for each distance, at first the lower the farther; 0 for no such numbers.
+            to its scores for each distance, zero at the start; 0 for no such numbers.
 
-    Source: numbers for distances, Raffel et al. 2020 (T5); their start, Press et al. 2022 (ALiBi).
+    Source: numbers for distances, Raffel et al. 2020 (T5). Differs: they are 30 times the weights that are learned.
     """
 
     def __init__(
@@ -106,9 +107,7 @@ class Block(nn.Module):
         self.heads, self.gated = heads, activation == "gated"
         self.near: nn.Parameter | None = None
         if reach:
-            steep = 2.0 ** -torch.arange(heads)  # a different reach for each head
-            apart = torch.arange(1 - reach, reach).abs()
-            self.near = nn.Parameter((-steep[:, None] * apart).repeat(len(members), 1, 1))  # [member head distance]
+            self.near = nn.Parameter(torch.zeros(len(members), heads, 2 * reach - 1))  # [member head distance]
         small = (2 * depth) ** -0.5
         self.ask = Affine(members, width, width)
         self.show = Affine(members, width, 2 * width)
@@ -134,22 +133,18 @@ class Block(nn.Module):
             normed, x = normed.narrow(2, tokens - 1, 1), x.narrow(2, tokens - 1, 1)
             mask = None if mask is None else mask[-1:]
         if self.near is not None:
-            mask = self._nearness(tokens, x.shape[2], items, mask)
+            mask = self._nearness(tokens, x.shape[2], mask)
         query = self.ask(normed.reshape(members, -1, width)).reshape(members * items, x.shape[2], self.heads, -1)
         x = x + self.out(attend(query, key, value, mask).reshape(members, -1, width)).reshape(x.shape)
         return self.alone(x)
 
-    def _nearness(
-        self, tokens: int, asking: int, items: int, mask: Tensor | None
-    ) -> Float[Tensor, "item head _ token"]:
+    def _nearness(self, tokens: int, asking: int, mask: Tensor | None) -> Float[Tensor, "member head _ token"]:
         """What each head adds to its scores for the distance of two tokens; minus infinity where it may not look."""
-        near = cast("Tensor", self.near)
+        near = cast("Tensor", self.near) * _STRIDE
         places = torch.arange(tokens, device=near.device)
         apart = places - places[tokens - asking :, None] + near.shape[2] // 2
-        added = near[:, :, apart]  # [member head asking token]
-        if mask is not None:
-            added = added.masked_fill(~mask, -torch.inf)
-        return added.repeat_interleave(items, 0) if len(added) > 1 else added
+        added = near[:, :, apart]
+        return added if mask is None else added.masked_fill(~mask, -torch.inf)
 
     def alone(self, x: Float[Tensor, "member item token dim"]) -> Float[Tensor, "member item token dim"]:
         """The tokens after the layer's two maps, each token by itself."""
@@ -171,26 +166,28 @@ def attend(
 ) -> Float[Tensor, "item asking head dim"]:
     """Softmax attention, by whichever of three equal ways is fastest for these sizes.
 
-    A handful of tokens costs least as sums of elementwise products; bfloat16 on a CPU as plain matrix products; all
-    else goes through torch's own (see docs/emergence.md for the timings).
+    A handful of tokens costs least as sums of elementwise products; bfloat16 on a CPU, and learned numbers that are
+    added, as plain matrix products; all else goes through torch's own (see docs/emergence.md for the timings).
 
     Args:
         query: of the tokens that read.
         key: of the tokens that are read.
         value: of the tokens that are read.
-        mask: [asking, token], True where one may look at the other; or what is added to the scores, [item or 1, head,
-            asking, token]; None for everywhere.
+        mask: [asking, token], True where one may look at the other; or what is added to the scores, [member, head,
+            asking, token], where items are those of the first member, then of the second, ...; None for everywhere.
     """
     factor = query.shape[-1] ** -0.5
     if mask is None and query.shape[1] * key.shape[1] <= _FEW:
         scores = (query[:, :, None] * key[:, None]).sum(-1) * factor  # [item asking token head]
         return (scores.softmax(2)[..., None] * value[:, None]).sum(2)
     query, key, value = (x.transpose(1, 2) for x in (query, key, value))
-    if query.dtype == torch.bfloat16 and query.device.type == "cpu":
+    added = mask is not None and mask.dtype != torch.bool
+    if added or (query.dtype == torch.bfloat16 and query.device.type == "cpu"):
         scores = query @ key.transpose(-1, -2) * factor
         if mask is not None:
-            scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
+            scores = (
+                (scores.unflatten(0, (len(mask), -1)) + mask[:, None]).flatten(0, 1) if added
+                else scores.masked_fill(~mask, -torch.inf)
+            )  # fmt: skip
         return (scores.softmax(-1).to(value.dtype) @ value).transpose(1, 2)
-    if mask is not None and mask.dtype != torch.bool:
-        mask = mask.to(query.dtype)
     return nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask).transpose(1, 2)

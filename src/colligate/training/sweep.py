@@ -19,7 +19,7 @@ from colligate.records import (
     settings,
     write_record,
 )
-from colligate.training.config import TrainConfig
+from colligate.training.config import PaperConfig, TrainConfig
 from colligate.training.loop import Training, train_stack
 from colligate.training.pairs import PicturesConfig
 
@@ -62,6 +62,22 @@ class SweepConfig:
         if len(words) < 2 or len(set(words)) > 1 or not words[0].isdigit():
             raise ValueError(f"A space is equal numbers of values, such as 20x20 or 50x50x50; got {space!r}.")
         return {"concepts": len(words), "values": int(words[0])}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaperSweepConfig(SweepConfig):
+    """The same with the README settings of the authors' code; a day of a large GPU, or `--train.steps` and fewer points.
+
+    Example:
+        >>> config = PaperSweepConfig(spaces=("50x50x50",), coverages=(0.3, 0.4), seeds=1)
+        >>> [(one.space.num_objects, one.coverage, one.width, one.steps) for one, in sweep_configs(config)]
+        [(125000, 0.3, 256, 50000), (125000, 0.4, 256, 50000)]
+    """
+
+    widths: tuple[int, ...] = (256,)
+    """Widths of tokens."""
+    train: PaperConfig = field(default_factory=PaperConfig)
+    """Everything else."""
 
 
 @dataclass(frozen=True, kw_only=True)
