@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from colligate.cli import main
+from colligate.records import open_run
 from colligate.training.trainer import Trainer
 
 TINY = (
@@ -35,8 +36,16 @@ def test_train_says_what_it_sees_and_what_to_do_next(capsys, tmp_path):
 def test_sweep_trains_every_point(capsys, tmp_path):
     words = [f"--train.{word.removeprefix('--')}" if word.startswith("--") else word for word in TINY]
     assert main(["sweep", "--coverages", "0.5", "--spaces", "6x6", "--widths", "16", "--seeds", "2", *words]) == 0
-    assert "recognition.object.unseen.table" in capsys.readouterr().out
+    said = capsys.readouterr().out
     assert len(list(tmp_path.glob("runs/train-*/record.json"))) == 2
+    [folder] = tmp_path.glob("runs/sweep-*")
+    rows = [row for row in open_run(folder).rows if row.id == "recognition.object.unseen.table"]
+    low, high = sorted(row.value or 0 for row in rows)
+    [point] = [line.split() for line in said.splitlines() if line.split()[:2] == ["0.5", "2"]]
+    assert point[2] == f"{(low + high) / 2:.3f}"  # the median of two seeds
+    assert low == high or point[3] == f"({low:.3f}-{high:.3f})"
+    [levels] = [line.split() for line in said.splitlines() if line.split()[:1] == ["bag"]]
+    assert levels[3] == "0.167"
 
 
 def test_a_sweep_of_pictures(capsys):

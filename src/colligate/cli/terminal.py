@@ -194,6 +194,7 @@ def show_run(
     *,
     as_json: bool,
     judged: "Sequence[Row] | None" = None,
+    points: "Sequence[Mapping[str, Any]] | None" = None,
 ) -> None:
     """Print what a finished run found: the verdict, its rows, notes and where record and page are; write the page.
 
@@ -203,6 +204,7 @@ def show_run(
         rows: those to print.
         as_json: print rows only, as JSON.
         judged: the rows behind the verdict, where others are printed.
+        points: of a sweep, printed instead of rows.
     """
     if as_json:
         show(rows, as_json=True)
@@ -213,7 +215,10 @@ def show_run(
 
     kind = KINDS.get(str(record.get("kind")), STUDY)
     say(kind.judge(judged or open_run(folder).rows, str(record.get("name", "This model"))).sentence + "\n")
-    show(rows, as_json=False)
+    if points is None:
+        show(rows, as_json=False)
+    else:
+        print_spread(points)
     for note in record.get("notes", []):
         say(f"Note: {note}")
     say(f"Record: {folder}\nPage:   {write_page(folder)}")
@@ -252,6 +257,62 @@ def print_differences(differences: "Sequence[Difference]") -> None:
         "95 %: interval of the difference. Paired: the same objects are resampled for both. "
         "Apart: from the two intervals.", style="dim",
     )  # fmt: skip
+
+
+RECOGNISED = "recognition.object."
+SPREAD = {
+    "unseen.table": "unseen: table", "unseen.among_unseen": "among unseen", "unseen.swaps": "swaps",
+    "seen.table": "seen: table", "seen.swaps": "swaps",
+}  # fmt: skip
+"""Ends of ids -> columns of a sweep's tables."""
+
+
+def print_spread(points: "Sequence[Mapping[str, Any]]") -> None:
+    """Print what a sweep found, a table for each space, encoder and width: the median over seeds, and their range.
+
+    Args:
+        points: as `training.sweep.spread` gives them.
+    """
+    from rich.table import Table
+
+    models: dict[str, dict[float, dict[str, Mapping[str, Any]]]] = {}
+    for point in points:
+        coverages = models.setdefault(str(point["family"]), {})
+        coverages.setdefault(point["coverage"], {})[point["id"].removeprefix(RECOGNISED)] = point
+    screen = console()
+    for model, coverages in models.items():
+        table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1))
+        for heading in ("coverage", "seeds", *SPREAD.values()):
+            table.add_column(heading, justify="right", no_wrap=True)
+        for coverage, ends in coverages.items():
+            seeds = max(int(point["seeds"]) for point in ends.values())
+            table.add_row(f"{coverage:g}", str(seeds), *(_spread(ends.get(end)) for end in SPREAD))
+        levels = [
+            [ends[end]["bag_of_concepts"] for ends in coverages.values() if end in ends] for end in SPREAD
+        ]  # fmt: skip
+        table.add_row("bag", "", *(_range([level for level in of_end if level is not None]) for of_end in levels))
+        screen.print(f"{escaped(model)}, objects recognised", style="bold", highlight=False)
+        screen.print(table)
+    screen.print(
+        "Median (lowest-highest seed) at each share of objects that training showed. Bag: an ideal bag of concepts. "
+        "Rows of single seeds, with intervals over objects, stand in table.csv.", style="dim",
+    )  # fmt: skip
+
+
+def _spread(point: Mapping[str, Any] | None) -> str:
+    """The median and, where seeds differ, the range."""
+    if point is None or point["median"] is None:
+        return "-"
+    found = _range([point["low"], point["high"]])
+    return f"{point['median']:.3f}" + (f" ({found})" if "-" in found else "")
+
+
+def _range(values: "Sequence[float]") -> str:
+    """The least and the most; one number where they are the same to three digits."""
+    if not values:
+        return "-"
+    low, high = f"{min(values):.3f}", f"{max(values):.3f}"
+    return low if low == high else f"{low}-{high}"
 
 
 def print_list(meanings: Mapping[str, str]) -> None:

@@ -56,7 +56,7 @@ def _print_look(step: int, seen: dict[str, float]) -> None:
 
 def sweep_verb(words: list[str]) -> int:
     """Train at every point of a grid and print what was learned there."""
-    from colligate.training.sweep import PaperSweepConfig, PicturesSweepConfig, SweepConfig, sweep
+    from colligate.training.sweep import PaperSweepConfig, PicturesSweepConfig, SweepConfig, spread, sweep
 
     as_json, words = take_flag(words, "--json")
     preset, words = take_preset(words)
@@ -68,8 +68,7 @@ def sweep_verb(words: list[str]) -> int:
     config = parse(asked, "sweep", about, words)
     with progress() as report:
         result = sweep(config, report=report)
-    leading = [row for row in result.rows if as_json or row.id.endswith((".table", ".swaps"))]
-    show_run(result.folder, result.record, leading, as_json=as_json, judged=result.rows)
+    show_run(result.folder, result.record, result.rows, as_json=as_json, points=spread(result.rows))
     return 0
 
 

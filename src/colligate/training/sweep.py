@@ -66,7 +66,7 @@ class SweepConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class PaperSweepConfig(SweepConfig):
-    """The same with the README settings of the authors' code; a day of a large GPU, or `--train.steps` and fewer points.
+    """The same with the README settings of the authors' code: 27 trainings of 50,000 steps, unless fewer are asked for.
 
     Example:
         >>> config = PaperSweepConfig(spaces=("50x50x50",), coverages=(0.3, 0.4), seeds=1)
