@@ -1,6 +1,7 @@
 """The command line from end to end: every verb, every exit code, and everything a user can get wrong."""
 
 import errno
+import io
 import json
 import os
 import pickle
@@ -13,6 +14,7 @@ import sys
 import time
 import zlib
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,8 +25,8 @@ import torch
 from safetensors.torch import save_file
 
 from colligate.binding import object_table
-from colligate.cli import MEASUREMENTS, main
-from colligate.cli.terminal import bars, show, stopped
+from colligate.cli import MEASUREMENTS, main, terminal
+from colligate.cli.terminal import bars, progress, show, stopped
 from colligate.embedders import PREFIXES, load_model
 from colligate.embedders.oracles import ORACLES
 from colligate.records import COLUMNS, Row, read_record, read_table, sealed_json
@@ -66,6 +68,7 @@ Call = Callable[..., Done]
 def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLLIGATE_STORE", str(tmp_path_factory.getbasetemp() / "cli-store"))
+    monkeypatch.setattr(terminal, "EVERY", 1e6)  # on a busy machine, too, stderr holds complaints alone
 
 
 @pytest.fixture
@@ -106,7 +109,6 @@ def command() -> Path:
 
 def write_labels(path: Path, scenes: Scenes = SCENES, **columns: list[str]) -> Path:
     import csv
-    import io
 
     lines = list(csv.reader(io.StringIO(labels_bytes(World("small", scenes, CaptionTemplate())).decode())))
     for name, cells in columns.items():
@@ -589,6 +591,42 @@ def test_progress_tells_how_much_at_which_rate_and_how_long(monkeypatch: pytest.
     assert "/s" not in probes
 
 
+def comes(log: io.StringIO, text: str) -> bool:
+    """Whether a line comes that another thread writes."""
+    for _ in range(6000):
+        if text in log.getvalue():
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def test_off_a_terminal_long_work_says_in_plain_lines_where_it_is(monkeypatch: pytest.MonkeyPatch):
+    log = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", log)
+    monkeypatch.setattr(terminal, "EVERY", 0.01)
+    with progress() as report:
+        assert report is not None
+        report("embedding", 1_000, 4_096)
+        assert comes(log, " s: embedding, 1,000 of 4,096 done\n")
+        report("probes", 0, 1)
+        assert comes(log, " s: probes\n")
+    said = log.getvalue()
+    assert re.fullmatch(r"(colligate: \d+ s: (starting|embedding, 1,000 of 4,096 done|probes)\n)+", said)
+    time.sleep(0.05)
+    assert log.getvalue() == said  # nothing after the work's end
+
+
+def test_off_a_terminal_rows_as_json_come_without_lines_of_progress(
+    call: Call, labels: Path, monkeypatch: pytest.MonkeyPatch
+):
+    asked = list[bool]()
+    monkeypatch.setattr(terminal, "_lines", lambda: asked.append(True) or nullcontext())
+    assert json.loads(call("probe", ORACLE, "--scenes", labels, "--json").out)
+    assert not asked
+    call("probe", ORACLE, "--scenes", labels)
+    assert asked
+
+
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_reader_that_leaves_a_pipe_early_is_no_error(unbuffered: str):
     with shell("--help", PYTHONUNBUFFERED=unbuffered) as going:
@@ -722,7 +760,6 @@ def with_picture(folder: Path, content: bytes | None, name: str = "1.png") -> Pa
 
 
 def noise_png() -> bytes:
-    import io
 
     from PIL import Image
 

@@ -16,7 +16,7 @@ def recognize_verb(words: list[str]) -> int:
     as_json, words = take_flag(words, "--json")
     about = "Ask a two-tower model in words for what its scenes hold. Add --json for rows as JSON."
     config = parse(RecognizeConfig, "recognize", about, words)
-    with progress() as report:
+    with progress(quiet=as_json) as report:
         result = recognize(config, report=report)
     hidden = ("crossmodal.without.", "crossmodal.ties.", "crossmodal.text.ties.")
     return _told(result, as_json, [row for row in result.rows if not row.id.startswith(hidden)])
@@ -29,7 +29,7 @@ def foils_verb(words: list[str]) -> int:
     as_json, words = take_flag(words, "--json")
     about = "Test a two-tower model with foils. Add --json for rows as JSON."
     config = parse(FoilsConfig, "foils", about, words)
-    with progress() as report:
+    with progress(quiet=as_json) as report:
         result = run_foils(config, report=report)
     return _told(result, as_json, result.rows)
 
@@ -41,7 +41,7 @@ def repair_verb(words: list[str]) -> int:
     as_json, words = take_flag(words, "--json")
     about = "Repair a two-tower model by maps of texts, or by training it on. Add --json for rows as JSON."
     config = parse(RepairConfig, "repair", about, words)
-    with progress() as report:
+    with progress(quiet=as_json) as report:
         result = repair(config, report=report)
     ceiling = "crossmodal.repair.ceiling."
     leading = [row for row in result.rows if not row.id.startswith(ceiling) or row.id.endswith(".object.swap")]

@@ -6,11 +6,13 @@ import json
 import os
 import re
 import sys
+import time
 import traceback
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr
+from contextlib import contextmanager, nullcontext, redirect_stderr
 from dataclasses import asdict
 from pathlib import Path
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from colligate.records import WorkError
@@ -65,11 +67,20 @@ def complain(text: str) -> None:
     sys.stderr.write(f"colligate: {text}\n")
 
 
+EVERY = 15.0
+"""Seconds between two lines of progress where there is no terminal."""
+
+
 @contextmanager
-def progress() -> Generator["Report | None", None, None]:
-    """Bars on a terminal, nothing elsewhere."""
+def progress(*, quiet: bool = False) -> Generator["Report | None", None, None]:
+    """Bars on a terminal, elsewhere a plain line on stderr every 15 seconds: long work never looks dead in a log.
+
+    Args:
+        quiet: no such lines, as where rows are printed as JSON.
+    """
     if not sys.stderr.isatty():
-        yield None
+        with nullcontext() if quiet else _lines() as report:
+            yield report
         return
     from rich.console import Console
 
@@ -82,6 +93,31 @@ def progress() -> Generator["Report | None", None, None]:
             shown.update(tasks[stage], completed=done, total=max(total, 1))
 
         yield report
+
+
+@contextmanager
+def _lines() -> Generator["Report", None, None]:
+    """Say every so often what was told last; a thread of its own does, since work between two reports may be long."""
+    last, ended, start = ["starting"], Event(), time.monotonic()
+
+    def report(stage: str, done: int, total: int) -> None:
+        last[0] = f"{stage}, {done:,} of {total:,} done" if total > 1 else stage
+
+    def speak() -> None:
+        while not ended.wait(EVERY):
+            try:
+                sys.stderr.write(f"colligate: {time.monotonic() - start:.0f} s: {last[0]}\n")
+                sys.stderr.flush()
+            except (OSError, ValueError):  # whoever read this has gone; the work goes on
+                return
+
+    speaker = Thread(target=speak, daemon=True)
+    speaker.start()
+    try:
+        yield report
+    finally:
+        ended.set()
+        speaker.join()
 
 
 def bars(screen: "Console") -> "Progress":

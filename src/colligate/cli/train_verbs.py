@@ -39,7 +39,7 @@ def train_verb(words: list[str]) -> int:
     )
     asked = {"paper": PaperConfig, "pictures": PicturesConfig}.get(preset, TrainConfig)
     config = parse(asked, "train", about, words)
-    with progress() as report:
+    with progress(quiet=as_json) as report:
         result = train(config, log=None if as_json else _print_look, report=report)
     show_run(result.folder, result.record, result.rows, as_json=as_json)
     if not as_json:
@@ -66,7 +66,7 @@ def sweep_verb(words: list[str]) -> int:
     )
     asked = {"paper": PaperSweepConfig, "pictures": PicturesSweepConfig}.get(preset, SweepConfig)
     config = parse(asked, "sweep", about, words)
-    with progress() as report:
+    with progress(quiet=as_json) as report:
         result = sweep(config, report=report)
     show_run(result.folder, result.record, result.rows, as_json=as_json, points=spread(result.rows))
     return 0
@@ -92,7 +92,7 @@ def structure_verb(words: list[str]) -> int:
 
     as_json, words = take_flag(words, "--json")
     config = parse(StructureConfig, "structure", "Fit rules to the towers of many models. Add --json for rows.", words)
-    with progress() as report:
+    with progress(quiet=as_json) as report:
         result = structure(config, report)
     leading = [row for row in result.rows if as_json or row.id.endswith(LEADING)]
     show_run(result.folder, result.record, leading, as_json=as_json, judged=result.rows)

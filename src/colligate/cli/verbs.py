@@ -40,7 +40,7 @@ def _measure(verb: str, battery: str, words: list[str]) -> int:
     every, words = take_flag(words, "--all")
     about = f"{MEASUREMENTS[verb][1]} Add --json for rows as JSON, --all for every row of a long table."
     config = parse(ASKED.get(battery, MeasureConfig), verb, about, words)
-    with progress() as report:
+    with progress(quiet=as_json) as report:
         result = study(config, only=(battery,), page=False, report=report)
     if as_json:
         show(result.rows, as_json=True)
@@ -65,7 +65,7 @@ def _study(words: list[str]) -> int:
 
     as_json, words = take_flag(words, "--json")
     config = parse(StudyConfig, "study", "Take every measurement. Add --json for rows as JSON.", words)
-    with progress() as report:
+    with progress(quiet=as_json) as report:
         result = study(config, report=report)
     if as_json:
         show(result.rows, as_json=True)

@@ -6,7 +6,7 @@ rule that only memorises gains nothing. No parameter count or penalty is needed:
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -89,7 +89,11 @@ class Gaussian:
 
 
 def code_lengths(
-    embeddings: Embeddings, families: Sequence[Approximator], settings: CodeSettings | None = None
+    embeddings: Embeddings,
+    families: Sequence[Approximator],
+    settings: CodeSettings | None = None,
+    *,
+    report: Callable[[str, int, int], None] | None = None,
 ) -> list[CodeLength]:
     """Prequential code length of the vectors under each family and under the Gaussian baseline, which comes first.
 
@@ -104,6 +108,7 @@ def code_lengths(
         embeddings: vectors of scenes of several objects.
         families: what is fitted.
         settings: blocks and seed.
+        report: told how many families are coded.
 
     Raises:
         ValueError: too few objects for the blocks.
@@ -128,7 +133,9 @@ def code_lengths(
     splits, stages = _stages(data.scenes, settings)
     delta = PRECISION * math.sqrt(float(data.targets.double().square().sum(1).mean()))
     found = list[CodeLength]()
-    for family in (Gaussian(), *families):
+    for number, family in enumerate((Gaussian(), *families)):
+        if report is not None:
+            report("code length", number, len(families) + 1)
         fits = family.fit(data, splits, settings.seed)
         bits = list[Tensor]()
         for split, fitted in zip(splits, fits, strict=True):

@@ -132,7 +132,7 @@ def coverage_curve(
     splits, reasons = _splits(embeddings.scenes, settings)
     if not splits:
         raise ValueError(next(iter(reasons.values())))
-    every = [readers] if readers is not None else _readers(embeddings, settings)
+    every = [readers] if readers is not None else _readers(embeddings, settings, report)
     members = _members(splits, every[0], settings, reasons)
     if not members:
         raise ValueError(next(iter(reasons.values())))
@@ -163,8 +163,12 @@ def coverage_curve(
     return Curves(embeddings, settings, points, ceiling, (*notes, *filter(None, [every[0].reason])))
 
 
-def _readers(embeddings: Embeddings, settings: CurveSettings) -> list[Readers]:
+def _readers(
+    embeddings: Embeddings, settings: CurveSettings, report: Callable[[str, int, int], None] | None
+) -> list[Readers]:
     """Probes of every strength."""
+    if report is not None:
+        report("probes of the rules", 0, 1)
 
     def of(strength: float) -> Readers:
         probes = replace(settings.probes, strengths=(strength,))

@@ -86,11 +86,11 @@ def complexity_rows(
     """
     settings = settings or ComplexitySettings()
     curves = coverage_curve(embeddings, settings.curves, readers=readers, report=report)
+    if report is not None:
+        report("intervals", 0, 1)
     rows = curve_rows(curves) + summary_rows(curves, settings.reach)
     if settings.to_code and settings.curves.protocol == "strict":
-        if report is not None:
-            report("code length", 0, 1)
-        rows += code_rows(curves.embeddings, settings)
+        rows += code_rows(curves.embeddings, settings, report)
     return rows
 
 
@@ -313,12 +313,14 @@ def _trapezoids(coverages: Sequence[float]) -> list[float]:
     return [weight / sum(weights) for weight in weights]
 
 
-def code_rows(embeddings: Embeddings, settings: ComplexitySettings) -> list[Row]:
+def code_rows(
+    embeddings: Embeddings, settings: ComplexitySettings, report: Callable[[str, int, int], None] | None = None
+) -> list[Row]:
     """Bits per scene of each family, and how many fewer than the Gaussian baseline's, with intervals over objects."""
     schedule = Schedule(steps=settings.curves.steps)
     families = [family(one, schedule) if isinstance(one, str) else one for one in settings.to_code]
     try:
-        lengths = code_lengths(embeddings, families, settings.code)
+        lengths = code_lengths(embeddings, families, settings.code, report=report)
     except ValueError as error:
         return [Row(id="complexity.bits", on="test", reason=str(error))]
     base = lengths[0]
