@@ -127,3 +127,29 @@ def test_what_can_not_be_compared_is_refused(tmp_path: Path, hard: torch.Tensor)
         compare(CompareConfig(first=folder, others=(tmp_path / "c",)))
     with pytest.raises(ValueError, match="two or more runs"):
         CompareConfig(first=folder, others=())
+
+
+def areas(folder: Path, name: str, coverages: dict[str, tuple[float, ...]]) -> Path:
+    """A finished run whose areas are over these coverages."""
+    rows = [Row(id="probe.object", on="test", value=0.5, low=0.4, high=0.6, n=100)]
+    for family, over in coverages.items():
+        rows.append(Row(id="complexity.area", on="test", family=family, value=0.5, low=0.4, high=0.6, objects=40))
+        rows += [Row(id="rescaled.complexity.object", on="test", family=family, coverage=c, value=0.5) for c in over]
+    rows.append(Row(id="complexity.width", on="test", family="0.5", value=64.0))
+    write_record(folder / name, {"kind": "study", "name": name, "config": {}, "inputs": {}}, rows, {}, {})
+    return folder / name
+
+
+def test_areas_over_other_coverages_are_not_compared_and_that_is_said(tmp_path: Path):
+    first = areas(tmp_path, "a", {"additive": (0.2, 0.8), "mlp64": (0.2, 0.8), "mlp256": ()})
+    other = areas(tmp_path, "b", {"additive": (0.2, 0.8), "mlp64": (0.4, 0.8), "mlp256": ()})
+    found = compare(CompareConfig(first=first, others=(other,), all=True))[0]
+    compared = [(one.row.id, one.row.family) for one in found.differences if one.row.id.startswith("complexity.")]
+    assert compared == [("complexity.area", "additive")]
+    assert [note[:69] for note in found.notes if "Areas" in note] == [
+        "Areas of mlp256 aren't compared, being over other coverages: unknown ",
+        "Areas of mlp64 aren't compared, being over other coverages: 0.2, 0.8 ",
+    ]
+    alike = compare(CompareConfig(first=first, others=(areas(tmp_path, "c", {"mlp64": (0.2, 0.8)}),), all=True))[0]
+    assert {one.row.id for one in alike.differences} >= {"complexity.area", "complexity.width"}
+    assert not any("Areas" in note for note in alike.notes)

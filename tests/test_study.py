@@ -25,6 +25,7 @@ from colligate.scenes.captions import CaptionTemplate
 from colligate.scenes.space import ConceptSpace, Scenes
 from colligate.scenes.worlds import World, labels_bytes, load_world, render
 from colligate.study import BATTERIES, ComplexityConfig, Study, StudyConfig, open_source, open_subject, reproduce, study
+from colligate.study.battery import over_the_same
 from colligate.study.config import ASKED, MeasureConfig, as_study
 from colligate.study.provenance import CALLS, python_calls
 
@@ -450,6 +451,20 @@ def test_a_control_stands_beside_every_number(place: Path, tmp_path: Path):
     assert row.random_init is not None
     assert row.random_init < 0.2
     assert set(done.record["inputs"]["files"]) == {"control"}
+
+
+def test_an_area_of_the_control_over_other_coverages_stands_beside_none():
+    def areas(**over: tuple[float, ...]) -> list[Row]:
+        found = [Row(id="complexity.area", on="test", family=family, value=0.5) for family in over]
+        return found + [
+            Row(id="rescaled.complexity.object", on="test", family=family, coverage=c, value=0.5)
+            for family, coverages in over.items()
+            for c in coverages
+        ]
+
+    found = over_the_same(areas(additive=(0.2, 0.4), mlp64=(0.2,)), areas(additive=(0.4,), mlp64=(0.2,)))
+    assert {row.family: row.value for row in found if row.coverage is None} == {"additive": None, "mlp64": 0.5}
+    assert all(row.value == 0.5 for row in found if row.coverage is not None)
 
 
 def test_rules_of_a_whole_study_have_a_control_at_every_coverage(place: Path, tmp_path: Path):

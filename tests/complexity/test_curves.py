@@ -175,6 +175,15 @@ def test_the_area_is_the_rescaled_mean_of_solid_points(product):
     assert number(own.low) <= number(own.value) <= number(own.high)
     assert number(own.value) > 0.8
     assert number(areas["additive"].value) < 0.3
+    heights = {
+        (row.family, row.coverage): row for row in summary_rows(product) if row.id == "rescaled.complexity.object"
+    }
+    left_out = heights["object_product", 0.5]
+    assert (left_out.value, left_out.low) == (None, None)
+    assert "not identified" in str(left_out.reason)
+    there = [row for (family, _), row in heights.items() if family == "object_product" and row.value is not None]
+    assert min(number(row.value) for row in there) <= number(own.value) <= max(number(row.value) for row in there)
+    assert all(number(row.low) <= number(row.value) <= number(row.high) for row in there)
     width = next(row for row in summary_rows(product, (-9.0,)) if row.id == "complexity.width")
     assert width.value == 64
 

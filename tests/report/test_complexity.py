@@ -33,6 +33,11 @@ def rows() -> list[Row]:
                 Row(id="complexity.reached_r2", value=0.95, **same),
                 Row(id="complexity.sound", value=0.2 if family == "object_product" and c < 0.6 else 1.0, **same),
             ]  # fmt: skip
+        found += [
+            Row(id="rescaled.complexity.object", on="test", family=family, coverage=c, value=height - 0.1)
+            for c in COVERAGES
+            if family != "object_product" or c >= 0.6
+        ]
         found.append(Row(id="complexity.area", on="test", family=family, value=height - 0.1, low=height - 0.2,
                          high=height, objects=40, bag_of_concepts=0.0))  # fmt: skip
         found.append(Row(id="complexity.bits_saved", on="test", family=family, value=100 * height, low=1.0, high=99.0,
@@ -107,7 +112,8 @@ def test_the_verdict_says_which_rule_carries_over():
     assert (tile.key, tile.answer) == ("complexity", "yes")
     assert tile.row is not None
     assert tile.row.family == "mlp1024"
-    assert "a sum of values goes 30 %" in tile.sentence
+    assert tile.sentence.startswith("Fitted on 20 to 80 % of the objects, a hidden layer of 1,024 units goes 80 % ")
+    assert "a sum of values goes 30 %." in tile.sentence
     assert "a hidden layer of 1,024 units, fitted on some objects, carries over to others" in verdict.sentence
 
 
@@ -153,3 +159,45 @@ def test_the_control_stands_beside_the_variance_explained():
         (table,) = complexity_section(study, judge(found)).tables
         assert ("R², random weights" in table.columns) == there
         assert any(cell.text == "0.123" for row in table.rows for cell in row) == there
+
+
+def test_the_coverages_of_an_area_stand_beside_it():
+    """In the heading where all families share them, else in the note below, which names whose they are."""
+    alone = [row for row in rows() if row.family != "object_product"]
+    for found, heading in ((alone, "area, 20–80 %"), (rows(), "area, coverages below")):
+        study = Study(Measured(found), ("color",), "text", "text8x8", {}, {})
+        (table,) = complexity_section(study, judge(found)).tables
+        assert table.columns[1] == heading
+        note = next(note for note in table.notes if note.startswith("Area:"))
+        assert ("of 20, 40, 60, 80 %. " in note) == (found is alone)
+        assert ("60, 80 % for sum and product within objects" in note) == (found is not alone)
+
+
+def test_what_bits_are_stands_beside_them(section):
+    (table,) = section.tables
+    assert any("thousandth of the vectors' total standard deviation" in note for note in table.notes)
+    without = [row for row in rows() if row.id != "complexity.bits_saved"]
+    study = Study(Measured(without), ("color",), "text", "text8x8", {}, {})
+    (table,) = complexity_section(study, judge(without)).tables
+    assert not any("standard deviation" in note for note in table.notes)
+
+
+@pytest.mark.parametrize(
+    ("area", "bits", "said"),
+    [
+        ((-0.1, 0.1), (5.0, 9.0), "a sum of values saves bits without clearly carrying objects over"),
+        ((0.1, 0.3), (-9.0, -5.0), "a sum of values carries objects over without saving bits"),
+        ((0.1, 0.3), (5.0, 9.0), None),
+        ((-0.3, -0.1), (-9.0, -5.0), None),
+        ((0.1, 0.3), (-1.0, 1.0), None),
+    ],
+)
+def test_the_verdict_says_where_bits_and_area_point_different_ways(area, bits, said):
+    given = [
+        Row(id=id, on="test", family="additive", value=sum(ends) / 2, low=ends[0], high=ends[1], objects=40)
+        for id, ends in (("complexity.area", area), ("complexity.bits_saved", bits))
+    ]
+    verdict = judge(given, "MiniLM")
+    for sentence in (verdict.sentence, verdict.tiles[-1].sentence.lower()):
+        assert ("bits" in sentence) == (said is not None)
+        assert said is None or said in sentence

@@ -160,27 +160,39 @@ def take_flag(words: list[str], flag: str) -> tuple[bool, list[str]]:
     return flag in words, [word for word in words if word != flag]
 
 
-def show(rows: "Sequence[Row]", *, as_json: bool) -> None:
-    """Print rows as a table or as JSON."""
+def show(rows: "Sequence[Row]", *, as_json: bool, table: "Sequence[Row] | None" = None) -> None:
+    """Print rows as a table or as JSON.
+
+    Args:
+        rows: those to print.
+        as_json: as JSON.
+        table: all rows of the run, where others are needed to read these.
+    """
     if as_json:
         say(json.dumps([asdict(row) for row in rows], indent=1))
         return
     from rich.table import Table
 
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1))
-    table.add_column("measurement", overflow="fold")  # on a narrow terminal, the name is broken and no number is
-    table.add_column("on", no_wrap=True)
+    from colligate.report.complexity import BITS, area_said, span
+    from colligate.report.verdict import Measured
+
+    run = Measured(table or rows)
+    shown = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1))
+    shown.add_column("measurement", overflow="fold")  # on a narrow terminal, the name is broken and no number is
+    shown.add_column("on", no_wrap=True)
     for heading in ("value", "95 %", "n", "chance", "bag", "random"):
-        table.add_column(heading, justify="right", no_wrap=True)
+        shown.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         interval = "" if row.low is None or row.high is None else f"{row.low:.3f}–{row.high:.3f}"
         name = row.id if row.family is None else f"{row.id} ({row.family})"
         name += "" if row.coverage is None else f" at {row.coverage:g}"
+        area = row.id == "complexity.area" and row.value is not None
+        name += f" over {span(run.area_coverages(row.family))}" if area else ""
         levels = (_number(row.chance), _number(row.bag_of_concepts), _number(row.random_init))
         value = "none" if row.value is None else _number(row.value)
-        table.add_row(name, row.on, value, interval, "" if row.n is None else str(row.n), *levels)
+        shown.add_row(name, row.on, value, interval, "" if row.n is None else str(row.n), *levels)
     screen = console()
-    screen.print(table)
+    screen.print(shown)
     for reason, names in _unmeasured(rows).items():
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         say(f"none: {reason} ({', '.join(names[:3])}{more}).")
@@ -188,6 +200,12 @@ def show(rows: "Sequence[Row]", *, as_json: bool) -> None:
         "95 %: interval over objects. Chance: random scores. Bag: an ideal bag of concepts, ties at random. "
         "Random: the same network with fresh weights.", style="dim",
     )  # fmt: skip
+    measured = {row.id for row in rows if row.value is not None}
+    for said in (
+        *((area_said(run),) if "complexity.area" in measured else ()),
+        *(BITS if "complexity.bits_saved" in measured else ()),
+    ):
+        screen.print(escaped(said), style="dim")
 
 
 def _unmeasured(rows: "Sequence[Row]") -> dict[str, list[str]]:

@@ -50,7 +50,7 @@ def _measure(verb: str, battery: str, words: list[str]) -> int:
         say(said + "\n")
     summary = [row for row in result.rows if row.coverage is None]  # curves are for the page and the table
     shown = summary if every else main_rows(summary)
-    show(shown, as_json=False)
+    show(shown, as_json=False, table=result.rows)
     if len(shown) < len(summary):
         say(f"{len(shown)} of {len(summary)} rows are shown; --all shows the others, and table.csv below has them.")
     say(f"\nRecord: {result.folder}")
@@ -72,7 +72,7 @@ def _study(words: list[str]) -> int:
         return 0
     verdict = judge(result.rows, str(result.record["name"]))
     say(verdict.sentence + "\n")
-    show([tile.row for tile in verdict.tiles if tile.row is not None], as_json=False)
+    show([tile.row for tile in verdict.tiles if tile.row is not None], as_json=False, table=result.rows)
     for note in result.record.get("notes", []):
         say(f"Note: {note}")
     if result.found:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -244,15 +244,20 @@ def _row(
 def summary_rows(curves: Curves, reach: Sequence[float] = (0.5, 0.9)) -> list[Row]:
     """What can be quoted: the area under each family's curve, and the smallest width that reaches a recognition.
 
-        area = mean over coverages (trapezoids) of (object recognition - bag of concepts) / (ceiling - bag of concepts)
+        height(c) = (object recognition - bag of concepts) / (ceiling - bag of concepts)
+        area      = mean of height over coverages c, by trapezoids
 
-    Points that aren't solid are left out. The interval resamples objects, the same ones at every coverage.
+    Points that aren't solid are left out; the heights are rows of their own, so that the table says over
+    which coverages an area is. The interval resamples objects, the same ones at every coverage.
     """
     scorer, found, areas = _Scorer(curves), list[Row](), dict[str, float | None]()
+    ceilings = {point.coverage: point for point in curves.ceiling}
     for name in dict.fromkeys(point.family for point in curves.points):
-        row = _area(scorer, curves.of(name))
+        points = [point for point in curves.of(name) if point.reason is None]
+        heights = [_height(scorer, point, ceilings[point.coverage]) for point in points]
+        row = _area(scorer, curves.of(name), heights)
         areas[name] = row.value
-        found.append(row)
+        found += [row, *(_height_row(scorer, height) for height in heights)]
     widths = sorted(int(name[3:]) for name in areas if name.startswith("mlp") and name[3:].isdigit())
     for wanted in reach if widths else ():
         wide = [width for width in widths if (areas[f"mlp{width}"] or -1.0) >= wanted]
@@ -264,43 +269,65 @@ def summary_rows(curves: Curves, reach: Sequence[float] = (0.5, 0.9)) -> list[Ro
     return found
 
 
-def _area(scorer: _Scorer, points: Sequence[Point]) -> Row:
-    curves = scorer.curves
-    base = Row(id="complexity.area", on="test", protocol=curves.settings.protocol, family=points[0].family,
+NO_CEILING = "the probes read no more of the true vectors than a bag of concepts"
+
+
+class _Height(NamedTuple):
+    """Object recognition of one point, rescaled: its value in the data and in every draw, or why there is none."""
+
+    point: Point
+    value: float | None = None
+    draws: Tensor | None = None
+    reason: str | None = None
+
+
+def _height(scorer: _Scorer, point: Point, top: Point) -> _Height:
+    if bool(point.outcomes["object"].isnan().all()):
+        return _Height(point, reason="objects aren't read")
+    if not point.solid:
+        return _Height(point, reason=unsound(point))
+    bag = scorer.level("bag_of_concepts", point)
+    value = rescale(point.mean("object"), bag, top.mean("object"))
+    least = scorer.estimate(top, *scorer.outcome(top, "object")).low
+    if value is None or (least is not None and least <= bag):
+        return _Height(point, reason=NO_CEILING)
+    level = scorer.levels["bag_of_concepts"][point.rows]
+    values, defined = scorer.outcome(point, "object")
+    ceiling, _ = scorer.outcome(top, "object")
+    sums = scorer.sums(point, (values - level) * defined, (ceiling - level) * defined)
+    return _Height(point, value, sums[0] / torch.where(sums[1].abs() > 1e-9, sums[1], torch.nan))
+
+
+def _height_row(scorer: _Scorer, height: _Height) -> Row:
+    row = _row(scorer.curves, "rescaled.complexity.object", height.point, reason=height.reason)
+    if height.value is None or height.draws is None:
+        return row
+    counts = scorer.estimate(height.point, *scorer.outcome(height.point, "object"))
+    row = replace(row, value=height.value, n=counts.n, objects=counts.objects, bag_of_concepts=0.0)
+    if counts.low is None:
+        return replace(row, reason=counts.reason)
+    low, high = ends(height.draws, height.value)
+    return replace(row, low=low, high=high)
+
+
+def _area(scorer: _Scorer, points: Sequence[Point], heights: Sequence[_Height]) -> Row:
+    base = Row(id="complexity.area", on="test", protocol=scorer.curves.settings.protocol, family=points[0].family,
                bag_of_concepts=0.0, seeds=max(len(p.split.unique()) for p in points) or None)  # fmt: skip
-    ceilings = {point.coverage: point for point in curves.ceiling}
-    heights, draws, coverages, low = list[float](), list[Tensor](), list[float](), list[str]()
-    for point in points:
-        if point.reason is not None or not point.solid or bool(point.outcomes["object"].isnan().all()):
-            continue
-        bag, top = scorer.level("bag_of_concepts", point), ceilings[point.coverage]
-        height = rescale(point.mean("object"), bag, top.mean("object"))
-        least = scorer.estimate(top, *scorer.outcome(top, "object")).low
-        if height is None or (least is not None and least <= bag):
-            low.append(f"{point.coverage:g}")
-            continue
-        level = scorer.levels["bag_of_concepts"][point.rows]
-        values, defined = scorer.outcome(point, "object")
-        ceiling, _ = scorer.outcome(top, "object")
-        upper = scorer.sums(point, (values - level) * defined, (ceiling - level) * defined)
-        heights.append(height)
-        draws.append(upper[0] / torch.where(upper[1].abs() > 1e-9, upper[1], torch.nan))
-        coverages.append(point.coverage)
-    if not heights and low:
-        where = ", ".join(low)
-        return replace(
-            base, reason=f"the probes read no more of the true vectors than a bag of concepts (coverage {where})"
-        )
-    if not heights:
+    there = [(h.point.coverage, h.value, h.draws) for h in heights if h.value is not None and h.draws is not None]
+    low = [f"{height.point.coverage:g}" for height in heights if height.reason == NO_CEILING]
+    if not there and low:
+        return replace(base, reason=f"{NO_CEILING} (coverage {', '.join(low)})")
+    if not there:
         return replace(base, reason="at no coverage is this family identified, fitted adequately and shown every value")
+    coverages = [coverage for coverage, _, _ in there]
     weights = torch.tensor(_trapezoids(coverages), dtype=torch.float64)
-    value = float(torch.tensor(heights, dtype=torch.float64) @ weights)
+    value = float(torch.tensor([value for _, value, _ in there], dtype=torch.float64) @ weights)
     objects = int(scorer.objects[torch.cat([p.rows for p in points])].any(0).sum())
     left_out = [f"{p.coverage:g}" for p in points if p.coverage not in coverages]
     reason = f"coverages {', '.join(left_out)} left out" if left_out else None
     if objects < MIN_OBJECTS:
         return replace(base, value=value, objects=objects, reason=reason)
-    around = ends((torch.stack(draws, dim=1) * weights).sum(1), value)
+    around = ends((torch.stack([draws for _, _, draws in there], dim=1) * weights).sum(1), value)
     return replace(base, value=value, low=around[0], high=around[1], objects=objects, reason=reason)
 
 

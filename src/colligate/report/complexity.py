@@ -7,12 +7,59 @@ from colligate.records import Row
 from colligate.report.figures import BLUE, GREY, VERMILLION, Figure, Level, Line, Series, curves, dots
 from colligate.report.questions import Section, Study, call, findings, known, present
 from colligate.report.tables import Cell, Table, TableBuilder, decimals
-from colligate.report.verdict import Verdict, rule_in_words
+from colligate.report.verdict import Measured, Verdict, rule_in_words
 
 HOLLOW = (
     "Hollow: in most splits the objects fitted on don't determine the rule, never show some value, or the fit falls "
     "short of what the family can reach; such points say nothing about complexity and are left out of the area."
 )
+
+BITS = (
+    "Bits a scene: the code length of its vector, each coordinate to a thousandth of the vectors' total standard "
+    "deviation, where objects are revealed in blocks and a rule learned from those seen codes the next; saved: how "
+    "many fewer than a Gaussian that knows the mean alone.",
+    "Bits count all variance that a rule explains on the way, and what learning it costs; the area counts only objects "
+    "recognised in scenes of unseen objects. A rule may save bits though its area is about 0, and the reverse.",
+)
+"""What code length is, and why it and the area may point different ways; for the page and the terminal."""
+
+
+def span(coverages: Sequence[float]) -> str:
+    """The coverages of an area, as headings and labels have them.
+
+    Example:
+        >>> span((0.2, 0.4, 0.8)), span((0.5,)), span(())
+        ('20–80 %', '50 %', 'coverages unknown')
+    """
+    if not coverages:
+        return "coverages unknown"
+    return "\N{EN DASH}".join(dict.fromkeys(f"{100 * c:.3g}" for c in (coverages[0], coverages[-1]))) + " %"
+
+
+def area_said(table: Measured) -> str:
+    """What an area is, and over which coverages each is.
+
+    Example:
+        >>> rows = [Row(id="complexity.area", on="test", family="additive", value=0.1)]
+        >>> rows += [Row(id="rescaled.complexity.object", family="additive", coverage=c, value=0.1) for c in (0.2, 0.4)]
+        >>> area_said(Measured(rows))[112:]
+        'mean over coverages (fit objects / all objects) of 20, 40 %. Over others, it is another number.'
+    """
+    found: dict[tuple[float, ...], list[str]] = {}
+    for row in table.families("complexity.area"):
+        if row.value is not None:
+            found.setdefault(table.area_coverages(row.family), []).append(rule_in_words(row.family or ""))
+    over = list[str]()
+    for coverages, names in found.items():
+        shown = (
+            f"{', '.join(f'{100 * c:.3g}' for c in coverages)} %" if coverages else "some that the table doesn't name"
+        )
+        over.append(shown if len(found) == 1 else f"{shown} for {', '.join(names)}")
+    return (
+        "Area: objects recognised, where 0 is an ideal bag of concepts and 1 what the probes read from the true "
+        f"vectors; mean over coverages (fit objects / all objects) of {'; '.join(over)}. Over others, it is another "
+        "number."
+    )
 
 
 def complexity_section(study: Study, verdict: Verdict) -> Section:
@@ -169,7 +216,7 @@ def _bits(study: Study) -> Figure | None:
     return dots(
         "complexity-bits", "Bits saved by knowing the rule, of those that the vectors take", lines,
         {"": Series("share of bits", "disc", BLUE)}, axis="share of bits saved", levels=False,
-        note="Objects are revealed in blocks; a rule learned from those seen codes the next, learning included.",
+        note=" ".join(BITS),
     )  # fmt: skip
 
 
@@ -185,12 +232,14 @@ def _summary(study: Study, by_family: Mapping[str, Sequence[tuple[float, Row]]])
     bits = {row.family: row for row in table.families("complexity.bits_saved")}
     coverages = sorted({x for places in by_family.values() for x, _ in places})
     shown = coverages if len(coverages) <= 2 else [coverages[(len(coverages) - 1) // 2], coverages[-2]]
+    over = {table.area_coverages(family) for family, row in areas.items() if row.value is not None}
+    area = f"area, {span(over.pop())}" if len(over) == 1 else "area, coverages below"
     builder = TableBuilder(
         "complexity",
         "Rules fitted on some objects, scored on scenes made only of others (the paper's Figures 4 and 8 as numbers).",
         (
-            "rule", "area", *(f"objects, {100 * c:.0f} %" for c in shown), *(f"R², {100 * c:.0f} %" for c in shown),
-            "R², random weights", "training R²", "bits saved", "sound splits",
+            "rule", area, *(f"objects, {100 * c:.0f} %" for c in shown), *(f"R², {100 * c:.0f} %" for c in shown),
+            "R², random weights", "training R²", "bits saved a scene", "sound splits",
         ),
     )  # fmt: skip
     values = {
@@ -214,7 +263,7 @@ def _summary(study: Study, by_family: Mapping[str, Sequence[tuple[float, Row]]])
             Cell(decimals(sound, 2)) if sound is not None else builder.absent(None),
         )
     return builder.build(
-        "Area: mean over coverages of objects recognised, where 0 is an ideal bag of concepts and 1 what the probes "
-        "read from the true vectors.",
+        *((area_said(table),) if any(row.value is not None for row in areas.values()) else ()),
+        *(BITS if any(row.value is not None for row in bits.values()) else ()),
         "Training R², R² of the model with random weights, and sound splits are those of the largest coverage shown.",
     )

@@ -2,7 +2,7 @@
 
 import base64
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -37,6 +37,7 @@ from colligate.records import (
     with_random_init,
     write_record,
 )
+from colligate.report.verdict import Measured
 from colligate.scenes.splits import ByScene, Given, PaperScenes, SplitRule
 from colligate.study.config import BatteryConfig, StudyConfig, as_study
 from colligate.study.provenance import describe_inputs, file_hashes, python_calls
@@ -227,7 +228,21 @@ def _with_control(
             told = progress_of(clock.report, "control: embedding")
             control = embed(tower, source.world, store=store_of(config), progress=told, report=clock.report)
     subject = Subject.of(control, _rule(config, source), settings_of(config, clock.report))
-    return with_random_init(rows, _measure(subject, chosen, clock, "control: "))
+    return with_random_init(rows, over_the_same(rows, _measure(subject, chosen, clock, "control: ")))
+
+
+def over_the_same(rows: Sequence[Row], control: Sequence[Row]) -> list[Row]:
+    """The control's rows, without areas over other coverages than those of the rows beside which they would stand."""
+    ours, theirs = Measured(rows), Measured(control)
+    reason = "the control's area is over other coverages"
+    return [
+        replace(row, value=None, reason=reason)
+        if row.id == "complexity.area"
+        and row.value is not None
+        and ours.area_coverages(row.family) != theirs.area_coverages(row.family)
+        else row
+        for row in control
+    ]
 
 
 NO_LONG_LEVEL = "no random-init level: rules are fitted to a control in a whole study (colligate study) only"

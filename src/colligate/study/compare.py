@@ -11,6 +11,7 @@ from torch import Tensor
 
 from colligate.measures import ObjectBootstrap
 from colligate.records import Row, open_run
+from colligate.report.verdict import Measured
 
 LEADING = (
     "probe.concept", "probe.object", "probe.object.swap", "r2.concept.least_squares", "r2.object.least_squares",
@@ -19,6 +20,8 @@ LEADING = (
     "recognition.object.unseen.swaps", "crossmodal.concept", "crossmodal.object",
 )  # fmt: skip
 """What is compared unless everything is asked for."""
+OF_AREAS = ("complexity.area", "complexity.width")
+"""What is comparable only over the same coverages."""
 ROUNDING = 1e-9
 """Differences below this are those of arithmetic."""
 SHOWN = 0.0005
@@ -135,10 +138,12 @@ def _open(folder: Path) -> _Run:
 def _compared(first: _Run, other: _Run, config: CompareConfig) -> Comparison:
     draws = _paired_draws(first, other)
     theirs = {_key(row): row for row in other.rows if row.value is not None}
-    found = list[Difference]()
+    found, other_areas = list[Difference](), _areas_over_others(first, other)
     for row in first.rows:
         match = theirs.get(_key(row))
         if row.value is None or match is None or not (config.all or row.id in LEADING):
+            continue
+        if row.id in OF_AREAS and (row.family in other_areas or (row.id != "complexity.area" and other_areas)):
             continue
         found.append(_difference(row, match, draws if row.on == "test" and row.family is None else {}))
     names = str(first.record.get("name")), str(other.record.get("name"))
@@ -157,7 +162,24 @@ def _compared(first: _Run, other: _Run, config: CompareConfig) -> Comparison:
         values = [_mapping(r.record.get("config")).get(name) for r in (first, other)]
         if values[0] != values[1]:
             notes.append(f"The two runs differ in {name}: {values[0]} and {values[1]}.")
+    notes += other_areas.values()
     return Comparison(*names, tuple(found), tuple(notes), _sentence(*names, found))
+
+
+def _areas_over_others(first: _Run, other: _Run) -> dict[str | None, str]:
+    """Families whose areas are over other coverages in the two runs, or over unknown ones, and what is said of them."""
+    runs, found = (Measured(first.rows), Measured(other.rows)), dict[str | None, str]()
+    areas = [{row.family for row in run.families("complexity.area") if row.value is not None} for run in runs]
+    for family in sorted(one for one in areas[0] & areas[1] if one is not None):
+        over = [run.area_coverages(family) for run in runs]
+        if over[0] and over[0] == over[1]:
+            continue
+        shown = [", ".join(f"{coverage:g}" for coverage in one) or "unknown coverages" for one in over]
+        found[family] = (
+            f"Areas of {family} aren't compared, being over other coverages: {shown[0]} and {shown[1]}; take both with "
+            "one --coverages, or compare the curves by --all."
+        )
+    return found
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

@@ -6,6 +6,7 @@ from colligate.report.verdict.claims import Answer as Answer
 from colligate.report.verdict.claims import Measured as Measured
 from colligate.report.verdict.claims import Tile as Tile
 from colligate.report.verdict.claims import Verdict as Verdict
+from colligate.report.verdict.claims import between as between
 from colligate.report.verdict.claims import compare as compare
 from colligate.report.verdict.claims import fraction as fraction
 from colligate.report.verdict.claims import percent as percent

@@ -12,6 +12,9 @@ FEWEST_OBJECTS = 8
 FEWEST_SCENES = 20
 TOO_FEW = "too few objects or scenes for an interval: nothing is claimed"
 
+AREA_OF = "rescaled.complexity.object"
+"""What an area is the mean of, coverage by coverage."""
+
 
 @dataclass(frozen=True)
 class Tile:
@@ -80,6 +83,13 @@ class Measured:
         best = {row.family: min(parts.index(r.on) for r in kept if r.family == row.family) for row in kept}
         return [row for row in kept if parts.index(row.on) == best[row.family]]
 
+    def area_coverages(self, family: str | None) -> tuple[float, ...]:
+        """The coverages that a family's area is over; none where the table doesn't say."""
+        return tuple(sorted(
+            row.coverage for row in self.rows
+            if row.id == AREA_OF and row.family == family and row.value is not None and row.coverage is not None
+        ))  # fmt: skip
+
     def normalized(self) -> "Measured":
         """The same measurements on vectors of length one, under their own ids."""
         prefix = "normalized."
@@ -121,6 +131,19 @@ def too_few(row: Row) -> bool:
         or (row.objects is not None and row.objects < FEWEST_OBJECTS)
         or (row.n is not None and row.n < FEWEST_SCENES)
     )
+
+
+def between(coverages: Sequence[float]) -> str:
+    """Coverages as the share of the objects that a rule was fitted on, in words.
+
+    Example:
+        >>> between((0.2, 0.4, 0.6, 0.8)), between((0.5,)), between(())
+        ('20 to 80 % of the objects', '50 % of the objects', 'some objects')
+    """
+    if not coverages:
+        return "some objects"
+    ends = dict.fromkeys(f"{100 * c:.3g}" for c in (min(coverages), max(coverages)))
+    return f"{' to '.join(ends)} % of the objects"
 
 
 CLAIMS = ("yes", "largely", "partly")

@@ -17,6 +17,7 @@ from colligate.report.verdict.claims import (
 from colligate.report.verdict.tiles import (
     additive_tile,
     binds_nothing,
+    bits_apart,
     complexity_tile,
     edits_tile,
     information_tile,
@@ -70,6 +71,7 @@ def judge(rows: Iterable[Row], name: str = "This model") -> Verdict:
         _say_edits(tiles[3], table),
         _say_information(tiles[4]),
         _say_complexity(rules),
+        bits_apart(table),
     )
     parts = [part for part in (start, *rest, _say_untrained(tiles)) if part]
     return Verdict(f"{'' if start else f'{name}: '}{'; '.join(parts)}.", tiles)

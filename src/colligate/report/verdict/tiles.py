@@ -1,9 +1,19 @@
 """A tile for each question: its number, what it says, and whether that is a claim."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from colligate.records import Row
-from colligate.report.verdict.claims import TOO_FEW, Measured, Tile, compare, fraction, percent, rule_in_words, too_few
+from colligate.report.verdict.claims import (
+    TOO_FEW,
+    Measured,
+    Tile,
+    between,
+    compare,
+    fraction,
+    percent,
+    rule_in_words,
+    too_few,
+)
 
 READOUTS = ("linear", "quadratic", "attention")
 """Read-outs of binding information, the simplest first."""
@@ -164,25 +174,62 @@ def information_tile(table: Measured) -> Tile:
     return Tile("information", "Binding information", answer, sentence, row, percent=False)
 
 
+def _listed(families: Sequence[Row]) -> str:
+    """Rules in a row: a, b and c."""
+    *some, last = (f"a {rule_in_words(row.family or '')}" for row in families)
+    return f"{', '.join(some)} and {last}" if some else last
+
+
+def bits_apart(table: Measured) -> str:
+    """Where code length and area point different ways: which families, and why that may be; "" where none do.
+
+    Bits count variance explained in all scenes that new objects complete, and what learning costs; the area counts
+    objects alone, in scenes of unseen objects.
+    """
+    areas = {row.family: row for row in table.families("complexity.area") if row.value is not None}
+    save, cost = list[Row](), list[Row]()
+    for bits in table.families("complexity.bits_saved"):
+        area, saved = areas.get(bits.family), compare(bits, 0.0)
+        if area is None or compare(area, 0.0) == "no verdict":
+            continue
+        carried = compare(area, 0.0) == "yes"
+        if saved == "yes" and not carried:
+            save.append(area)
+        if saved == "no" and carried:
+            cost.append(area)
+    said = list[str]()
+    if save:
+        verb = "saves" if len(save) == 1 else "save"
+        said.append(f"{_listed(save)} {verb} bits without clearly carrying objects over (bits count variance)")
+    if cost:
+        verb = "carries" if len(cost) == 1 else "carry"
+        said.append(f"{_listed(cost)} {verb} objects over without saving bits (bits count what learning costs)")
+    return "; ".join(said)
+
+
 def complexity_tile(table: Measured) -> Tile:
     """Does a rule carry over to unseen objects?"""
     areas = table.families("complexity.area")
     measured = [row for row in areas if row.value is not None]
     row = max(measured, key=lambda one: one.value or 0.0) if measured else next(iter(areas), None)
-    answer = compare(row, 0.0)
+    answer, shown = compare(row, 0.0), between(table.area_coverages(row.family) if row is not None else ())
     if row is None or row.value is None or answer == "no verdict":
         sentence = _unsaid(row, "Rules were", fraction)
     elif row.value < 0:
-        sentence = "Fitted on some objects, no rule reaches a bag of concepts on others; the best, a "
+        sentence = f"Fitted on {shown}, no rule reaches a bag of concepts on others; the best, a "
         sentence += f"{rule_in_words(row.family or '')}, stands at {fraction(row.value)} "
         sentence += "(a bag of concepts at 0, the true vectors at 1)."
     else:
         if answer == "yes":
             answer = "yes" if row.value >= 0.75 else "largely" if row.value >= 0.5 else "partly"
-        sentence = f"Fitted on some objects, a {rule_in_words(row.family or '')} goes {percent(row.value)} of the way"
+        sentence = f"Fitted on {shown}, a {rule_in_words(row.family or '')} goes {percent(row.value)} of the way"
         sentence += " from a bag of concepts to the true vectors on others"
         simple = next((one.value for one in measured if one.family == "additive"), None)
         if simple is not None and row.family != "additive":
+            own = between(table.area_coverages("additive"))
             sentence += f"; a sum of values goes {percent(simple) if simple >= 0 else fraction(simple)}"
+            sentence += f" (fitted on {own})" if own != shown else ""
         sentence += "."
+    apart = bits_apart(table)
+    sentence += f" {apart[0].upper()}{apart[1:]}." if apart else ""
     return Tile("complexity", "Rule carried over to unseen objects", answer, sentence, row, percent=False)
