@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from html import escape
+from textwrap import wrap
 from typing import Any
 
 from colligate.report.figures.marks import (
@@ -25,6 +26,10 @@ from colligate.report.verdict import Tile, fraction, percent
 def _range(values: Sequence[float]) -> list[float]:
     low, high = min([0.0, *values]), max([1.0, *values])
     return [max(low, -1.0) - 0.03, high + 0.03]
+
+
+WIDEST = 30
+"""Letters of a label in one line: on a small screen, longer ones would leave the marks no room."""
 
 
 def dots(
@@ -86,8 +91,10 @@ def dots(
         + "."
         for line in kept
     )
+    labels = [wrap(line.label, WIDEST) for line in kept]
+    tall = max(42, 8 + 17 * max(map(len, labels)))
     layout = layout_of(
-        58 + 42 * len(kept) + 14 * (len(series) - 1) * len(kept),
+        58 + tall * len(kept) + 14 * (len(series) - 1) * len(kept),
         annotations=[axis_title(axis)] if axis else [],
         xaxis={
             "range": _range(seen),
@@ -97,7 +104,7 @@ def dots(
         },
         yaxis={
             "tickvals": list(range(len(kept))),
-            "ticktext": [plain(line.label) + "  " for line in kept],
+            "ticktext": ["<br>".join(plain(part) + "  " for part in parts) for parts in labels],
             "range": [len(kept) - 0.4, -0.6],
             "automargin": True,
             "fixedrange": True,
