@@ -1,13 +1,15 @@
 """Coverage curves and their rows, on embedders whose answer is known."""
 
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
 from colligate import engine
 from colligate.binding import no_binding, object_product, object_table, scene_table
-from colligate.complexity.approximators import Additive, Fitted
+from colligate.complexity.approximators import Additive, Data, Fitted
 from colligate.complexity.curves import CurveSettings, coverage_curve
 from colligate.complexity.families import family
 from colligate.complexity.measurements import ComplexitySettings, complexity_rows, curve_rows, summary_rows
@@ -17,7 +19,9 @@ from colligate.complexity.scoring import OUTCOMES, Point
 from colligate.embeddings import Embeddings
 from colligate.engine import fitting_threads
 from colligate.probes import ProbeSettings
+from colligate.records import WorkError
 from colligate.scenes.space import ConceptSpace, Scenes
+from colligate.scenes.splits import ByObject
 
 SPACE = ConceptSpace(color=6, shape=6)
 SCENES = SPACE.all_scenes(slots=2)
@@ -248,12 +252,83 @@ def test_unknown_families_are_refused(name):
         family(name)
 
 
-def test_families_of_your_own_are_found_by_name():
+OWN = """
+from colligate.complexity.approximators import Additive
+
+class Mine(Additive):
+    name = "mine"
+
+class Slow:
+    name = "slow"
+    def contains(self, other):
+        return isinstance(other, Slow)
+    def fit(self, data, splits, seed):
+        return {}["weights"]
+
+class Short(Slow):
+    def fit(self, data, splits, seed):
+        return []
+
+class Late(Slow):
+    def fit(self, data, splits, seed):
+        from colligate.complexity.approximators import Fitted
+        return [Fitted(lambda scenes: scenes.nothing) for _ in splits]
+
+def raising():
+    raise KeyError("weights")
+
+def nothing():
+    return None
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module of the user's in the current folder."""
+    (tmp_path / "own_rules.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "own_rules", raising=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "said"),
+    [
+        ("no.such.module:thing", ValueError, "There is no module 'no.such.module' to load"),
+        ("own_rules:missing", ValueError, "Module 'own_rules' has no function 'missing'"),
+        ("own_rules:raising", WorkError, r"^own_rules:raising raised KeyError: 'weights' \(.*own_rules.py, line 24\)"),
+        ("own_rules:nothing", ValueError, "gave a NoneType without `name`, `contains`, `fit`; a family"),
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("own")
+def test_a_factory_of_your_own_that_fails_is_told_plainly(name: str, error: type[Exception], said: str):
+    with pytest.raises(error, match=said):
+        family(name)
+
+
+@pytest.mark.usefixtures("own")
+def test_families_of_your_own_are_found_by_name_and_fitted():
     assert family("colligate.complexity.approximators:Additive") == Additive()
-    with pytest.raises(ValueError, match=r"package\.module:factory"):
-        family("no.such.module:thing")
-    with pytest.raises(ValueError, match="lacks"):
-        family("builtins:dict")
+    curves = coverage_curve(embed(no_binding(SPACE, 2, 48)), settings("own_rules:Mine", "additive", coverages=(0.8,)))
+    mine, ours = curves.points
+    assert (mine.family, mine.r2) == ("mine", pytest.approx(ours.r2))
+    assert family("own_rules:Slow").contains(family("own_rules:Late"))
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Slow", r"^own_rules:Slow raised KeyError: 'weights' \(.*own_rules.py, line 12\); put that right there"),
+        ("Short", "^own_rules:Short: fit gave no Fitted for each of the 2 splits; return one each"),
+        ("Late", r"^own_rules:Late raised AttributeError: .*nothing.* \(.*own_rules.py, line 21\)"),
+    ],
+)
+@pytest.mark.usefixtures("own")
+def test_a_family_of_your_own_that_fails_later_is_told_plainly(name: str, said: str):
+    one = family(f"own_rules:{name}")
+    data = Data.of(embed(no_binding(SPACE, 2, 8)))
+    split = ByObject(coverage=0.5).split(SCENES, 0)
+    with pytest.raises(WorkError, match=said):
+        one.fit(data, [split, split], 0)[0].rule(SCENES)
 
 
 @pytest.mark.parametrize("slots", [3])

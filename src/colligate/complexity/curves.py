@@ -132,12 +132,13 @@ def coverage_curve(
     splits, reasons = _splits(embeddings.scenes, settings)
     if not splits:
         raise ValueError(next(iter(reasons.values())))
+    families = _families(settings)
     every = [readers] if readers is not None else _readers(embeddings, settings, report)
     members = _members(splits, every[0], settings, reasons)
     if not members:
         raise ValueError(next(iter(reasons.values())))
     scoring = Scoring(embeddings, data, every, budget=settings.retrieval_budget, seed=settings.seed)
-    families = _families(settings, scoring)
+    families = [replace(one, judge=scoring.judge) if isinstance(one, PaperRecipe) else one for one in families]
     of_coverage = {c: [m for m in members if m.coverage == c] for c in dict.fromkeys(m.coverage for m in members)}
     ceiling = [scoring.point("ceiling", coverage, of, None) for coverage, of in of_coverage.items()]
     seen = {coverage: tuple(not unseen_values(embeddings.scenes, member.split.fit) for member in of)
@@ -259,11 +260,11 @@ def _splits(scenes: Scenes, settings: CurveSettings) -> tuple[dict[float, list[S
     return found, reasons
 
 
-def _families(settings: CurveSettings, scoring: Scoring) -> list[Approximator]:
+def _families(settings: CurveSettings) -> list[Approximator]:
     default = STRICT_FAMILIES if settings.protocol == "strict" else PAPER_FAMILIES
     schedule = Schedule(steps=settings.steps)
     found = [family(one, schedule) if isinstance(one, str) else one for one in settings.families or default]
     names = [one.name for one in found]
     if len(set(names)) < len(names):
         raise ValueError(f"The family {max(names, key=names.count)!r} is listed twice; give each a name of its own.")
-    return [replace(one, judge=scoring.judge) if isinstance(one, PaperRecipe) else one for one in found]
+    return found

@@ -1,12 +1,19 @@
 """Families of rules by name: what a user writes on the command line, and what is fitted by default."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from colligate.complexity.approximators import Additive, Approximator
+from torch import Tensor
+
+from colligate.complexity.approximators import Additive, Approximator, Data, Fitted, Rule
 from colligate.complexity.networks import MLP, LowRankBilinear, ProductHead
 from colligate.complexity.paper import PaperRecipe
 from colligate.complexity.products import CircularConvolution, GlobalProduct, ObjectProducts
 from colligate.complexity.stacks import Schedule
+from colligate.embedders.own import call_factory, told_plainly
+from colligate.records import WorkError
+from colligate.scenes.space import Scenes
+from colligate.scenes.splits import Split
 
 STRICT_FAMILIES = ("additive", "object_product", "global_product", "mlp64", "mlp256", "mlp1024")
 PAPER_FAMILIES = ("paper.additive", "paper.global_product", "paper.additive+global_product", "paper.mlp256")
@@ -20,7 +27,8 @@ def family(name: str, schedule: Schedule | None = None) -> Approximator:
     paper.additive+global_product.
 
     Raises:
-        ValueError: no family has this name.
+        ValueError: no family has this name, or a factory of yours isn't there or gives something else.
+        WorkError: a factory of yours raised.
 
     Example:
         >>> family("mlp512").name, family("object_product.shared").positions
@@ -62,13 +70,43 @@ def _trees(name: str) -> Approximator:
 
 
 def _own(name: str) -> Approximator:
-    from importlib import import_module
-
-    module, _, factory = name.partition(":")
-    try:
-        made = getattr(import_module(module), factory)()
-    except (ImportError, AttributeError) as error:
-        raise ValueError(f"{name!r} names no approximator: {error}. Write it as package.module:factory.") from error
+    made = call_factory(name)
     if not isinstance(made, Approximator):
-        raise ValueError(f"{name!r} gives a {type(made).__name__}, which lacks name, contains or fit.")
-    return made
+        lacking = [part for part in ("name", "contains", "fit") if not hasattr(made, part)]
+        raise ValueError(
+            f"{name} gave a {type(made).__name__} without {', '.join(f'`{part}`' for part in lacking)}; a family of "
+            "rules has a name, contains(other) and fit(data, splits, seed)."
+        )
+    return made if type(made).__module__.partition(".")[0] == "colligate" else _Own(made, name)
+
+
+@dataclass(frozen=True)
+class _Own:
+    """A user's family whose failures name the factory that it came from."""
+
+    made: Approximator
+    factory: str
+
+    @property
+    def name(self) -> str:
+        return self.made.name
+
+    def contains(self, other: Approximator) -> bool:
+        with told_plainly(self.factory):
+            return self.made.contains(other.made if isinstance(other, _Own) else other)
+
+    def fit(self, data: Data, splits: Sequence[Split], seed: int) -> list[Fitted]:
+        with told_plainly(self.factory):
+            fits = self.made.fit(data, splits, seed)
+        if len(fits) != len(splits) or not all(isinstance(one, Fitted) for one in fits):
+            raise WorkError(
+                f"{self.factory}: fit gave no Fitted for each of the {len(splits)} splits; return one each."
+            )
+        return [replace(one, rule=self._plainly(one.rule)) for one in fits]
+
+    def _plainly(self, rule: Rule) -> Rule:
+        def told(scenes: Scenes) -> Tensor:
+            with told_plainly(self.factory):
+                return rule(scenes)
+
+        return told

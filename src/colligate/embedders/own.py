@@ -1,4 +1,4 @@
-"""The user's own embedder, `package.module:factory`: found, called, and its failures told in one sentence."""
+"""What a user names as `package.module:factory`: found, called, and its failures told in one sentence."""
 
 import importlib
 import sys
@@ -12,21 +12,21 @@ from colligate.embedders.towers import KINDS, Model, Tower
 from colligate.records import WorkError
 
 
-def from_factory(name: str) -> Model:
-    """Call the user's function and name what it gives.
+def call_factory(name: str) -> Any:
+    """What the user's function gives.
 
     Args:
         name: `package.module:factory`; the current folder is searched too.
 
     Raises:
-        ValueError: there is no such module or function, or it gives no towers.
+        ValueError: there is no such module or function.
         WorkError: the user's code raised; the message says what and in which line.
     """
     module, _, factory = name.partition(":")
     here = str(Path.cwd())
     sys.path.insert(0, here)
     try:
-        with _told_plainly(name):
+        with told_plainly(name):
             try:
                 found: Any = importlib.import_module(module)
             except ModuleNotFoundError as error:
@@ -39,8 +39,18 @@ def from_factory(name: str) -> Model:
         raise ValueError(f"There is no module {module!r} to load {name} from, looked for in {here} too.")
     if not callable(getattr(found, factory, None)):
         raise ValueError(f"Module {module!r} has no function {factory!r}; {name} must name one without arguments.")
-    with _told_plainly(name):
-        given = getattr(found, factory)()
+    with told_plainly(name):
+        return getattr(found, factory)()
+
+
+def from_factory(name: str) -> Model:
+    """The user's towers by the name of what gives them, as `call_factory` does.
+
+    Raises:
+        ValueError: there is no such module or function, or it gives no towers.
+        WorkError: the user's code raised.
+    """
+    given = call_factory(name)
     if isinstance(given, Model):
         return given
     towers = given if isinstance(given, Mapping) else {getattr(given, "kind", None): given}
@@ -80,7 +90,7 @@ class _Own:
 
     def _plainly(self, method: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def called(items: Any) -> Any:
-            with _told_plainly(self._name):
+            with told_plainly(self._name):
                 return method(items)
 
         return called
@@ -94,7 +104,7 @@ def _named(tower: Any, name: str) -> Tower:
 
 
 @contextmanager
-def _told_plainly(name: str) -> Generator[None, None, None]:
+def told_plainly(name: str) -> Generator[None, None, None]:
     """Turn whatever the user's code raises into a sentence: its name, the exception, and the user's line."""
     try:
         yield
