@@ -331,7 +331,15 @@ def test_no_interval_is_given_for_too_few_objects_or_scenes() -> None:
         assert found.high is None
         assert "no interval" in str(found.reason)
     found = ObjectBootstrap(enough.objects[: MIN_SCENES + 30], draws=20).mean(torch.ones(MIN_SCENES + 30))
-    assert (found.low, found.high, found.reason) == (1, 1, None)
+    assert (found.low, found.high) == (1, 1)
+    assert (
+        found.reason
+        == f"no width: 50 scenes all alike; by the rule of three, 3 / {MIN_OBJECTS} objects, others may differ"
+    )
+    many, mixed = ObjectBootstrap(enough.objects, draws=20), torch.ones(50)
+    mixed[0] = 0
+    assert many.mean(torch.ones(len(enough))).reason is None
+    assert ObjectBootstrap(enough.objects[:50], draws=20).mean(mixed).reason is None
 
 
 def test_nothing_to_score_and_no_variance_are_said() -> None:

@@ -285,6 +285,10 @@ class Estimate:
     reason: str | None = None
 
 
+FEW_ALIKE = 60
+"""Below so many scenes that are all alike, an interval without width comes with a reason: no draw can vary."""
+
+
 def ends(draws: Float[Tensor, " draw"], value: float) -> tuple[float, float]:
     """Ends of the 95 % interval of a value from its draws, NaN draws aside: their quantiles, and never short of it.
 
@@ -388,7 +392,9 @@ class ObjectBootstrap:
         sums = self.weighted_sums(torch.stack([upper, lower]))
         ratios = sums[0] / sums[1].clamp(min=1e-300)
         ratios = (1 - ratios if complement else ratios)[sums[1] > 0]
-        return Estimate(value, *ends(ratios, value), n, objects)
+        low, high = ends(ratios, value)
+        alike = f"no width: {scenes} scenes all alike; by the rule of three, 3 / {objects} objects, others may differ"
+        return Estimate(value, low, high, n, objects, alike if low == high and scenes < FEW_ALIKE else None)
 
     def weighted_sums(self, outcomes: Float[Tensor, "statistic row"]) -> Float[Tensor, "statistic draw"]:
         """Sum of each statistic over the rows, weighted, in every draw."""

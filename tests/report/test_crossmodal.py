@@ -73,6 +73,9 @@ def test_a_lift_of_few_swaps_is_told_and_not_claimed():
     assert [tile.answer for tile in verdict.tiles] == ["undecided"]
     nothing = [replace(row, n=12, objects=6, low=None, high=None) for row in lift("linear", 0.3)]
     assert "only 12 unseen scenes have a swap" in judge_repair(nothing, "It").sentence
+    for rows in (few, nothing, []):  # what would do
+        assert "60 such scenes of 12 objects" in judge_repair(rows, "It").sentence
+        assert "--scenes sprites:16x9" in judge_repair(rows, "It").sentence
     assert "A product repair" in judge_repair([*few, *lift("product", 0.1)], "It").sentence
 
 

@@ -11,6 +11,12 @@ from colligate.report.verdict import Answer, Tile, Verdict, compare, percent
 FEW_SCENES, FEW_OBJECTS = 60, 12
 """Below one of these a lift is told, and not claimed: intervals over so few objects are too narrow to be trusted."""
 
+ENOUGH = (
+    f"a verdict takes {FEW_SCENES} such scenes of {FEW_OBJECTS} objects, which worlds of more values have: --scenes "
+    "sprites:16x9 for models that read pictures, text8x8 for others"
+)
+"""What a run without a verdict would need."""
+
 Repairs = Mapping[tuple[str, float], Mapping[str, Row]]
 """Kind of repair and coverage -> its rows, by the end of their ids."""
 
@@ -41,7 +47,8 @@ def judge_repair(rows: Iterable[Row], name: str = "This model") -> Verdict:
         best = max(clear, key=lambda row: row.low or 0.0)
         return Verdict(
             f"No verdict on repairs of {name}: the {best.family} one told {percent(best.value or 0.0)} more of unseen "
-            f"scenes from their swap, but only {best.n} such scenes of {best.objects} objects were there to be told.",
+            f"scenes from their swap, but only {best.n} such scenes of {best.objects} objects were there to be told; "
+            f"{ENOUGH}.",
             tiles,
         )
     if any(row.low is not None and not _few(row) for row in found):
@@ -51,8 +58,8 @@ def judge_repair(rows: Iterable[Row], name: str = "This model") -> Verdict:
     if found:
         most = max(found, key=lambda row: row.n or 0)
         how_many = f"only {most.n or 0} unseen scenes have a swap among unseen objects"
-        return Verdict(f"No verdict on repairs of {name}: {how_many}, too few to say.", tiles)
-    return Verdict(f"No verdict on repairs of {name}: too few unseen objects.", tiles)
+        return Verdict(f"No verdict on repairs of {name}: {how_many}, too few to say; {ENOUGH}.", tiles)
+    return Verdict(f"No verdict on repairs of {name}: too few unseen objects; {ENOUGH}.", tiles)
 
 
 def _few(row: Row) -> bool:
