@@ -379,7 +379,9 @@ def test_runs_are_listed(call: Call, labels: Path):
     shutil.copytree(folder, spoiled)
     (spoiled / "record.json").write_text("{")
     listed = call("runs").out.splitlines()
-    assert len(listed) == 4
+    assert len(listed) == 5
+    verdict = listed[listed.index(next(line for line in listed if line.startswith(folder.name))) + 1]
+    assert verdict.strip() == done.out.splitlines()[0]
     (finished,) = (line for line in listed if line.startswith(folder.name))
     assert ORACLE in finished
     assert "on labels.csv" in finished
@@ -390,7 +392,9 @@ def test_runs_are_listed(call: Call, labels: Path):
     assert listed[-1].rstrip().endswith("unfinished")
     assert call("runs", "runs").out == call("runs", "--runs", "runs").out
     as_json = json.loads(call("runs", "runs", "--json").out)
-    assert {run["state"] for run in as_json} == {"finished", "unfinished", "damaged"}
+    assert {run["state"]: bool(run["verdict"]) for run in as_json} == {
+        "finished": True, "unfinished": False, "damaged": False
+    }  # fmt: skip
 
 
 def test_a_record_is_reproduced(call: Call, labels: Path, rewrite: Callable[..., None]):

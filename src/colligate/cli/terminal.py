@@ -264,11 +264,12 @@ def show_run(
         show(rows, as_json=True)
         return
     from colligate.records import open_run
-    from colligate.report.kinds import KINDS, STUDY
+    from colligate.report.kinds import verdict_of
     from colligate.report.page import write_page
 
-    kind = KINDS.get(str(record.get("kind")), STUDY)
-    say(kind.judge(judged or open_run(folder).rows, str(record.get("name", "This model"))).sentence + "\n")
+    said = verdict_of(record, judged or open_run(folder).rows)
+    if said:
+        say(said + "\n")
     if points is None:
         show(rows, as_json=False)
     else:
@@ -382,16 +383,23 @@ def print_list(meanings: Mapping[str, str]) -> None:
 
 
 def print_runs(runs: "Sequence[ListedRun]") -> None:
-    """Print runs as a table."""
-    from rich.table import Table
+    """Print runs, a line each, and under it what was found."""
+    cells = [
+        (run.name, run.what, run.created[:16].replace("T", " "), "" if run.state == "finished" else run.state)
+        for run in runs
+    ]
+    headings = ("run", "what", "when", "")
+    widths = [max(map(len, column)) for column in zip(headings, *cells, strict=True)]
+    screen = console()
 
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1))
-    for heading in ("run", "what", "when", ""):
-        table.add_column(heading, overflow="fold")
-    for run in runs:
-        when = run.created[:16].replace("T", " ")
-        table.add_row(run.name, escaped(run.what), when, "" if run.state == "finished" else run.state)
-    console().print(table)
+    def line(of: Sequence[str]) -> str:
+        return escaped("  ".join(cell.ljust(width) for cell, width in zip(of, widths, strict=True)).rstrip())
+
+    screen.print(line(headings), style="bold")
+    for run, of in zip(runs, cells, strict=True):
+        screen.print(line(of), highlight=False)
+        if run.verdict:
+            screen.print(escaped(f"    {run.verdict}"), style="dim", highlight=False)
 
 
 def escaped(text: str) -> str:

@@ -32,7 +32,7 @@ MEASUREMENTS = {
 
 
 def _measure(verb: str, battery: str, words: list[str]) -> int:
-    from colligate.report.verdict import judge
+    from colligate.report.kinds import verdict_of
     from colligate.study import study
     from colligate.study.config import ASKED, MeasureConfig
 
@@ -45,8 +45,8 @@ def _measure(verb: str, battery: str, words: list[str]) -> int:
     if as_json:
         show(result.rows, as_json=True)
         return 0
-    said = judge(result.rows, str(result.record["name"])).sentence
-    if not said.startswith("Nothing was measured"):
+    said = verdict_of(result.record, result.rows)
+    if said:
         say(said + "\n")
     summary = [row for row in result.rows if row.coverage is None]  # curves are for the page and the table
     shown = summary if every else main_rows(summary)
@@ -263,11 +263,12 @@ class RunsConfig:
 
 def _runs(words: list[str]) -> int:
     from colligate.records import list_runs
+    from colligate.report.kinds import verdict_of
 
     as_json, words = take_flag(words, "--json")
     named = ["--runs", *words] if words and not words[0].startswith("-") else words
-    config = parse(RunsConfig, "runs", "List runs, the newest last. Add --json for JSON.", named)
-    found = list_runs(config.runs)
+    config = parse(RunsConfig, "runs", "List runs and what they found, the newest last. Add --json for JSON.", named)
+    found = list_runs(config.runs, verdict_of)
     if as_json:
         say(json.dumps([run._asdict() for run in found], indent=1))
     elif found:
@@ -326,7 +327,7 @@ def verbs() -> dict[str, Verb]:
         "compare": (_compare, "Compare finished runs: which model binds better, and how sure is that?"),
         "report": (_report, "Write the page of a finished run again."),
         "reproduce": (_reproduce, "Run a record again and compare every number."),
-        "runs": (_runs, "List finished and unfinished runs: what was measured, and when."),
+        "runs": (_runs, "List finished and unfinished runs: what was measured, when, and what was found."),
         "worlds": (_worlds, "List the built-in worlds: what --scenes takes."),
         "embedders": (_embedders, "List what EMBEDDER may be, with the oracles whose answer is known."),
     }

@@ -5,7 +5,7 @@ import os
 import platform
 import re
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -199,6 +199,7 @@ class ListedRun(NamedTuple):
         what: it was done to, or with which settings.
         created: when it was finished, in ISO format; empty otherwise.
         state: finished, unfinished, or damaged where its record can't be read.
+        verdict: what it found, in a sentence; empty where nothing says.
     """
 
     name: str
@@ -206,10 +207,15 @@ class ListedRun(NamedTuple):
     what: str
     created: str
     state: Literal["finished", "unfinished", "damaged"]
+    verdict: str = ""
 
 
-def list_runs(folder: Path) -> list[ListedRun]:
+def list_runs(folder: Path, judge: Callable[[Mapping[str, Any], list[Row]], str] | None = None) -> list[ListedRun]:
     """The runs in a folder of run folders, the oldest first, and those that never finished last.
+
+    Args:
+        folder: of run folders.
+        judge: says of a record and its rows what they found.
 
     Raises:
         ValueError: there is no such folder.
@@ -220,26 +226,28 @@ def list_runs(folder: Path) -> list[ListedRun]:
         ...     facts = {"kind": "study", "name": "mine", "created": "2026-01-01"}
         ...     write_record(Path(runs) / "study-0123456789", facts, [], {}, {})
         ...     list_runs(Path(runs))[0][1:]
-        ('study', 'mine', '2026-01-01', 'finished')
+        ('study', 'mine', '2026-01-01', 'finished', '')
     """
     if not folder.is_dir():
         raise ValueError(f"There is no folder {folder}; name one that holds run folders: colligate runs DIR.")
     there = [one for one in folder.iterdir() if one.is_dir()]
-    found = [_listed(one) for one in there if (one / "record.json").is_file() or _RUN_NAME.fullmatch(one.name)]
+    found = [_listed(one, judge) for one in there if (one / "record.json").is_file() or _RUN_NAME.fullmatch(one.name)]
     return sorted(found, key=lambda run: (run.state == "unfinished", run.created, run.name))
 
 
 _RUN_NAME = re.compile(r"[a-z-]+-[0-9a-f]{10}")
 
 
-def _listed(folder: Path) -> ListedRun:
+def _listed(folder: Path, judge: Callable[[Mapping[str, Any], list[Row]], str] | None) -> ListedRun:
     kind = folder.name.rpartition("-")[0]
     if not (folder / "record.json").is_file():
         return ListedRun(folder.name, kind, "", "", "unfinished")
     try:
-        record = open_run(folder).record
+        run = open_run(folder)
+        verdict = "" if judge is None else judge(run.record, run.rows)
     except (WorkError, ValueError):
         return ListedRun(folder.name, kind, "", "", "damaged")
+    record = run.record
     config, world = record.get("config", {}), record.get("inputs", {}).get("world", {}).get("name")
     what = str(record.get("name", ""))
     if what in ("", folder.name):
@@ -249,7 +257,8 @@ def _listed(folder: Path) -> ListedRun:
     if world and isinstance(table, str) and Path(table).stem == world:
         world = Path(table).name  # of a labels table, the file
     what += f" on {world}" if world else ""
-    return ListedRun(folder.name, str(record.get("kind", kind)), what, str(record.get("created", "")), "finished")
+    created = str(record.get("created", ""))
+    return ListedRun(folder.name, str(record.get("kind", kind)), what, created, "finished", verdict)
 
 
 def unfinish(folder: Path) -> None:

@@ -1,7 +1,7 @@
 """What a page of each kind of run says and shows: verdict and sections, by the kind in its record."""
 
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 from colligate.records import Row
 from colligate.report.crossmodal import (
@@ -15,7 +15,7 @@ from colligate.report.questions import Section, Study
 from colligate.report.repair import judge_repair, repair_sections
 from colligate.report.sections import sections
 from colligate.report.structure import judge_structure, structure_sections
-from colligate.report.verdict import Verdict, judge
+from colligate.report.verdict import NOTHING, Verdict, judge
 
 
 class Kind(NamedTuple):
@@ -38,3 +38,14 @@ KINDS = {
     "structure": Kind("Do models whose towers match follow a simple rule?", judge_structure, structure_sections),
 }
 """Kind of a run -> its page; every other kind is a study, or a part of one."""
+
+
+def verdict_of(record: Mapping[str, Any], rows: Iterable[Row]) -> str:
+    """What a run found, in a sentence; "" where nothing was measured that a verdict could rest on.
+
+    Example:
+        >>> verdict_of({"kind": "decomposition", "name": "MiniLM"}, [])
+        ''
+    """
+    verdict = KINDS.get(str(record.get("kind")), STUDY).judge(rows, str(record.get("name") or "This model"))
+    return "" if verdict.sentence.startswith(NOTHING) else verdict.sentence

@@ -12,4 +12,5 @@ from colligate.report.verdict.claims import fraction as fraction
 from colligate.report.verdict.claims import percent as percent
 from colligate.report.verdict.claims import rule_in_words as rule_in_words
 from colligate.report.verdict.claims import too_few as too_few
+from colligate.report.verdict.sentence import NOTHING as NOTHING
 from colligate.report.verdict.sentence import judge as judge

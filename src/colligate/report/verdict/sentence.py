@@ -28,6 +28,7 @@ from colligate.report.verdict.tiles import (
 
 DOUBTS = ("no", "undecided")
 """Answers that claim nothing of the model, but were measured well enough to stand beside their level."""
+NOTHING = "Nothing was measured that a verdict could rest on."
 
 
 def judge(rows: Iterable[Row], name: str = "This model") -> Verdict:
@@ -53,7 +54,7 @@ def judge(rows: Iterable[Row], name: str = "This model") -> Verdict:
     tiles = tiles if rules.row is None else (*tiles, rules)
     answers = [tile.answer for tile in tiles]
     if all(answer == "not measured" for answer in answers):
-        return Verdict("Nothing was measured that a verdict could rest on.", tiles)
+        return Verdict(NOTHING, tiles)
     if all(answer in ("not measured", "no verdict") for answer in answers):
         return Verdict(_few(tiles), tiles)
     if not any(tile.answer in CLAIMS for tile in (tiles[1], tiles[3], rules)):
