@@ -3,6 +3,7 @@
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -124,7 +125,8 @@ def test_no_label_is_cut_at_any_width(width, opened, fresh):
     points = figures["quadruple"]["points"]
     for end in (min, max):
         end((p for p in points if p["kind"] != "sum"), key=lambda p: p["x"])["label"] = "a red square | a blue circle"
-    family, level = "global_product.head", {"on": "test", "coverage": 0.8, "chance": 0.1}
+    family = "global_product.head"
+    level: dict[str, Any] = {"on": "test", "coverage": 0.8, "chance": 0.1}
     rules = [Row(id=f"complexity.{kind}", family=family, value=0.6, **level) for kind in ("concept", "object")]
     rules.append(Row(id="complexity.area", on="test", family=family, value=0.5, low=0.4, high=0.6))
     rules.append(Row(id="complexity.sound", family=family, value=1.0, **level))

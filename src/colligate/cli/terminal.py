@@ -79,8 +79,8 @@ def progress(*, quiet: bool = False) -> Generator["Report | None", None, None]:
         quiet: no such lines, as where rows are printed as JSON.
     """
     if not sys.stderr.isatty():
-        with nullcontext() if quiet else _lines() as report:
-            yield report
+        with nullcontext() if quiet else _lines() as lines:
+            yield lines
         return
     from rich.console import Console
 

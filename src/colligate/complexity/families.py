@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 from torch import Tensor
 
@@ -97,8 +98,9 @@ class _Own:
 
     def fit(self, data: Data, splits: Sequence[Split], seed: int) -> list[Fitted]:
         with told_plainly(self.factory):
-            fits = self.made.fit(data, splits, seed)
-        if len(fits) != len(splits) or not all(isinstance(one, Fitted) for one in fits):
+            given = list(cast("Sequence[object]", self.made.fit(data, splits, seed)))
+        fits = [one for one in given if isinstance(one, Fitted)]
+        if not len(fits) == len(given) == len(splits):
             raise WorkError(
                 f"{self.factory}: fit gave no Fitted for each of the {len(splits)} splits; return one each."
             )
