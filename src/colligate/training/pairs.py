@@ -71,7 +71,7 @@ class PicturesConfig(TrainConfig):
     query_layers: int = 2
     """Transformer layers of the caption encoder."""
     optimizer: OptimizerKind = "adamw"
-    """What steps the matrices of layers; the recipe here was found with adamw; muon learns faster (docs/emergence.md)."""
+    """What steps the matrices of layers; the recipe was found with adamw; muon learns faster (docs/emergence.md)."""
     average: float = 0.0
     """Memory of the exponential average of the weights; 0 for the weights themselves."""
     steps: int = 600
