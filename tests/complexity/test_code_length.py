@@ -1,17 +1,21 @@
 """Code lengths of embedders whose simplest rule is known."""
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pytest
 import torch
+from torch import Tensor
 
 from colligate.binding import no_binding, object_product, scene_table
-from colligate.complexity.approximators import Additive
+from colligate.complexity.approximators import Additive, Approximator, Data, Fitted
 from colligate.complexity.code_length import NARROWEST, START, CodeSettings, Gaussian, _code, _stages, code_lengths
 from colligate.complexity.factors import Search
 from colligate.complexity.products import ObjectProducts
 from colligate.embeddings import Embeddings
-from colligate.scenes.space import ConceptSpace
+from colligate.scenes.space import ConceptSpace, Scenes
+from colligate.scenes.splits import Split
 
 SPACE = ConceptSpace(color=8, shape=8)
 SCENES = SPACE.all_scenes(slots=2)[torch.randperm(4096, generator=torch.Generator().manual_seed(0))[:2048]]
@@ -41,6 +45,37 @@ def test_memory_gains_nothing_under_any_rule():
     found = bits(scene_table(SPACE, 2, 6), Additive(), HARD)
     assert found["additive"] > found["gaussian"]
     assert found["object_product"] > found["gaussian"]
+
+
+@dataclass(frozen=True)
+class Known:
+    """A rule that is right in the widest axis and `noise` beside the mean in all others."""
+
+    noise: float
+    name: str = "known"
+
+    def contains(self, other: Approximator) -> bool:
+        return False
+
+    def fit(self, data: Data, splits: Sequence[Split], seed: int) -> list[Fitted]:
+        drawn = self.noise * torch.randn(data.targets.shape, generator=torch.Generator().manual_seed(seed))
+        found = drawn.to(data.targets.dtype)
+        found[:, 0] = data.targets[:, 0]
+        key = {tuple(values): i for i, values in enumerate(data.scenes.values.flatten(1).tolist())}
+
+        def rule(scenes: Scenes) -> Tensor:
+            return found[torch.tensor([key[tuple(values)] for values in scenes.values.flatten(1).tolist()])]
+
+        return [Fitted(rule, identified=True) for _ in splits]
+
+
+def test_an_axis_trusts_a_rule_as_far_as_held_out_objects_bear_it_out():
+    table = scene_table(SPACE, 2, 6)(SCENES.values).double()
+    embeddings = Embeddings((table * torch.tensor([9.0, 1, 1, 1, 1, 1])).float(), SCENES)
+    gaussian, silent = (one.per_scene for one in code_lengths(embeddings, [Known(0.0)]))
+    _, noisy = (one.per_scene for one in code_lengths(embeddings, [Known(0.5)]))
+    assert silent < gaussian - 5  # the axis that is known costs next to nothing
+    assert silent - 0.02 < noisy < silent + 0.1  # noise that held-out objects don't bear out costs next to nothing
 
 
 def test_bits_are_those_of_a_normal_density_at_the_precision():

@@ -97,12 +97,18 @@ def code_lengths(
 ) -> list[CodeLength]:
     """Prequential code length of the vectors under each family and under the Gaussian baseline, which comes first.
 
-        bits(s) = - sum_d log2 ( delta N(x_d(s); g_d(s), v_d) ),    delta = 10^-3 of the total standard deviation,
+        bits(s) = - sum_d log2 ( delta N(x_d(s); m_d + a_d (g_d(s) - m_d), v_d) )
 
-    in the vectors' principal axes. g is fitted to the scenes of the objects revealed before, of which a fifth are held
-    out to choose on. All families share one model of the residual: normal, independent in these axes, its variance v_d
-    the running mean square of the family's own residuals so far in the block, begun with eight of the size of those on
-    the held-out objects. Axes narrower than a cell are left out; they cost all families the same.
+    in the vectors' principal axes, delta being 10^-3 of the total standard deviation. g is fitted to the scenes of the
+    objects revealed before, of which a fifth are held out to choose on; m is the mean of what it is fitted to. All
+    families share one model of the residual. How far an axis trusts the rule is what the held-out objects' scenes say,
+
+        a_d = < g_d - m_d, x_d - m_d > / | g_d - m_d |^2    within [0, 1],
+
+    since a rule that predicts wide axes well may add noise to narrow ones, which squared errors hardly show and bits
+    do. What is left is normal, independent in these axes, its variance v_d the running mean square so far in the block,
+    begun with eight of the size of those on the held-out objects. Axes narrower than a cell are left out; they cost all
+    families the same.
 
     Args:
         embeddings: vectors of scenes of several objects.
@@ -139,7 +145,7 @@ def code_lengths(
         fits = family.fit(data, splits, settings.seed)
         bits = list[Tensor]()
         for split, fitted in zip(splits, fits, strict=True):
-            before, coded = (_residuals(data, fitted, rows) for rows in (split.validation, split.test))
+            before, coded = _residuals(data, fitted, split)
             bits.append(_code(coded, before.square().mean(0), delta))
         rows = torch.cat([split.test for split in splits])
         found.append(CodeLength(family.name, torch.cat(bits), rows, torch.cat(stages)))
@@ -186,8 +192,17 @@ START = 8
 """How many residuals the variance of a block begins with."""
 
 
-def _residuals(data: Data, fitted: Fitted, rows: Int[Tensor, " row"]) -> Float[Tensor, "row axis"]:
-    return data.targets[rows].double() - fitted.rule(data.scenes[rows]).double()
+def _residuals(
+    data: Data, fitted: Fitted, split: Split
+) -> tuple[Float[Tensor, "held axis"], Float[Tensor, "coded axis"]]:
+    """What a rule leaves of the held-out objects' scenes and of those to code, each axis trusting it as far as it may."""
+    mean = data.targets[split.fit].double().mean(0)
+    parts = (split.validation, split.test)
+    held, coded = (data.targets[rows].double() - mean for rows in parts)
+    told, predicted = (fitted.rule(data.scenes[rows]).double() - mean for rows in parts)
+    size = told.square().sum(0)
+    trust = torch.where(size > 0, (told * held).sum(0) / size.clamp(min=1e-300), 0.0).clamp(0, 1)
+    return held - trust * told, coded - trust * predicted
 
 
 def _code(
