@@ -195,7 +195,7 @@ START = 8
 def _residuals(
     data: Data, fitted: Fitted, split: Split
 ) -> tuple[Float[Tensor, "held axis"], Float[Tensor, "coded axis"]]:
-    """What a rule leaves of the held-out objects' scenes and of those to code, each axis trusting it as far as it may."""
+    """What a rule leaves of the scenes held out and of those to code, each axis trusting it as far as it may."""
     mean = data.targets[split.fit].double().mean(0)
     parts = (split.validation, split.test)
     held, coded = (data.targets[rows].double() - mean for rows in parts)
