@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from colligate.records import Row
+from colligate.records import NO_CEILING, Row
 from colligate.report.verdict import Measured, compare, fraction, judge, percent, too_few
 
 shares = st.floats(0, 1)
@@ -118,6 +118,32 @@ def test_a_ragged_study_speaks_of_what_it_has(studies):
 def test_an_empty_study_says_so(studies):
     assert judge(studies["empty"]).sentence == "Nothing was measured that a verdict could rest on."
     assert set(answers([])) == {"not measured"}
+
+
+def test_vectors_without_binding_are_told_by_their_code_length():
+    """No rule has an area where probes read no more than a bag; which rule is enough is known all the same."""
+    rows = [
+        Row(id="complexity.area", on="test", family="additive", reason=f"{NO_CEILING} (coverage 0.5)"),
+        Row(id="complexity.area", on="test", family="mlp64", reason=f"{NO_CEILING} (coverage 0.5)"),
+        Row(id="complexity.bits", on="test", family="gaussian", value=140.7),
+        Row(id="complexity.bits_saved", on="test", family="additive", value=103.6, low=101.0, high=106.0, n=500),
+        Row(id="complexity.bits_saved", on="test", family="mlp64", value=104.0, low=101.0, high=106.0, n=500),
+    ]  # fmt: skip
+    verdict = judge(rows, "no-binding")
+    assert verdict.sentence == (
+        "no-binding: probes read no more objects from the true vectors than a bag of concepts, so no rule can carry "
+        "any over; a sum of values is enough: it saves 104 of 141 bits a scene."
+    )
+    assert verdict.tiles[-1].sentence.endswith("a sum of values is enough: it saves 104 of 141 bits a scene.")
+    unread = [replace(row, reason="objects aren't read") for row in rows[:2]]
+    assert judge([*unread, *rows[2:]]).sentence == "Nothing was measured that a verdict could rest on."
+
+
+def test_an_undecided_rule_says_how_wide_its_interval_is():
+    row = Row(id="complexity.area", on="test", family="object_product", value=0.4, low=-2.607, high=1.0, objects=24)
+    verdict = judge([row], "It")
+    assert "undecided (\N{MINUS SIGN}2.61 to 1.00 with 24 objects; more objects decide more)" in verdict.sentence
+    assert "interval \N{MINUS SIGN}2.61 to 1.00 with 24 objects" in verdict.tiles[-1].sentence
 
 
 @pytest.mark.parametrize(("objects", "n"), [(7, 500), (64, 19)])

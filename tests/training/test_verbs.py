@@ -48,6 +48,14 @@ def test_sweep_trains_every_point(capsys, tmp_path):
     assert levels[3] == "0.167"
 
 
+def test_a_setting_of_trainings_is_named_as_a_sweep_has_it(capsys):
+    assert main(["sweep", "--steps", "20"]) == 2
+    assert (
+        capsys.readouterr().err
+        == "colligate: --steps is a setting of every training; in a sweep it is --train.steps.\n"
+    )
+
+
 def test_a_sweep_of_pictures(capsys):
     words = [f"--train.{word.removeprefix('--')}" if word.startswith("--") else word for word in TINY]
     small = ["--coverages", "0.6", "--spaces", "4x3", "--widths", "16", "--seeds", "1"]

@@ -1,5 +1,7 @@
 """The verbs of models that are trained here: train, sweep, structure, and the whole paper."""
 
+from dataclasses import fields
+
 from colligate.cli.terminal import parse, progress, say, show_run, take_flag
 
 PRESETS = ("paper", "pictures")
@@ -43,7 +45,9 @@ def train_verb(words: list[str]) -> int:
         result = train(config, log=None if as_json else _print_look, report=report)
     show_run(result.folder, result.record, result.rows, as_json=as_json)
     if not as_json:
-        say(f"Study it: colligate study run:{result.folder}")
+        long = preset != "pictures" and config.space.num_objects >= 300
+        note = "    (some minutes: all ordered pairs of about 400 objects)" if long else ""
+        say(f"Study it: colligate study run:{result.folder}{note}")
         if preset == "pictures":
             say(f"Ask it:   colligate recognize run:{result.folder}")
     return 0
@@ -65,6 +69,11 @@ def sweep_verb(words: list[str]) -> int:
         "--preset pictures for pictures against captions."
     )
     asked = {"paper": PaperSweepConfig, "pictures": PicturesSweepConfig}.get(preset, SweepConfig)
+    own, of_training = ({field.name for field in fields(one)} for one in (asked, type(asked().train)))
+    for word in words:
+        name = word.partition("=")[0].removeprefix("--").replace("-", "_")
+        if word.startswith("--") and name in of_training - own:
+            raise ValueError(f"{word} is a setting of every training; in a sweep it is --train.{word[2:]}.")
     config = parse(asked, "sweep", about, words)
     with progress(quiet=as_json) as report:
         result = sweep(config, report=report)

@@ -27,7 +27,7 @@ from colligate.measures import (
     ends,
     rescale,
 )
-from colligate.records import Row
+from colligate.records import NO_CEILING, Row
 
 CODED_FAMILIES = ("additive", "object_product", "global_product", "mlp256")
 """Whose code length is measured where the default families are fitted."""
@@ -267,9 +267,6 @@ def summary_rows(curves: Curves, reach: Sequence[float] = (0.5, 0.9)) -> list[Ro
             reason=None if wide else f"no width up to {widths[-1]} has an area of {wanted:g}",
         ))  # fmt: skip
     return found
-
-
-NO_CEILING = "the probes read no more of the true vectors than a bag of concepts"
 
 
 class _Height(NamedTuple):

@@ -21,6 +21,7 @@ from colligate.records.files import tensors_hash as tensors_hash
 from colligate.records.files import write_atomic as write_atomic
 from colligate.records.rows import AGAIN as AGAIN
 from colligate.records.rows import COLUMNS as COLUMNS
+from colligate.records.rows import NO_CEILING as NO_CEILING
 from colligate.records.rows import NUMBERS as NUMBERS
 from colligate.records.rows import Row as Row
 from colligate.records.rows import parse_table as parse_table

@@ -9,6 +9,8 @@ from typing import Any
 
 from colligate.records.files import WorkError
 
+NO_CEILING = "the probes read no more of the true vectors than a bag of concepts"
+"""Why a rule has no area where the vectors hold no more than values: how the reason begins."""
 AGAIN = "run it again with --force"
 """What mends a run whose files are damaged."""
 

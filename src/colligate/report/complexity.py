@@ -49,6 +49,12 @@ def area_said(table: Measured) -> str:
     for row in table.families("complexity.area"):
         if row.value is not None:
             found.setdefault(table.area_coverages(row.family), []).append(rule_in_words(row.family or ""))
+    areas = [row.value for row in table.families("complexity.area") if row.value is not None]
+    below = (
+        " Below 0: a bag of concepts that guesses among objects it can't tell apart would name more than are read in "
+        "the rule's predictions; where none are read, the area is that of no rule at all, and only "
+        "R\N{SUPERSCRIPT TWO} and bits tell rules apart."
+    )
     over = list[str]()
     for coverages, names in found.items():
         shown = (
@@ -58,7 +64,7 @@ def area_said(table: Measured) -> str:
     return (
         "Area: objects recognised, where 0 is an ideal bag of concepts and 1 what the probes read from the true "
         f"vectors; mean over coverages (fit objects / all objects) of {'; '.join(over)}. Over others, it is another "
-        "number."
+        f"number.{below if min(areas, default=0.0) < 0 else ''}"
     )
 
 

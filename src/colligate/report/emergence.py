@@ -35,7 +35,7 @@ def judge_training(rows: Iterable[Row], name: str = "This model") -> Verdict:
         >>> ways = ("table", "among_unseen", "swaps")
         >>> rows = [Row(id=f"recognition.object.unseen.{way}", on="test", **row) for way in ways]
         >>> judge_training(rows, "It").sentence
-        'It binds objects that it never saw (99 % of scenes among all objects, 99 % against the swap).'
+        'It binds objects that it never saw (99 % of scenes among all objects, 99 % against the swap, 98 to 100 %).'
     """
     table = {row.id: row for row in rows}
     tiles = tuple(_tile(title, table.get(id), about) for id, title, about in (
@@ -53,7 +53,7 @@ def judge_training(rows: Iterable[Row], name: str = "This model") -> Verdict:
     if all(answer == "yes" for answer in answers):
         sentence = (
             f"{name} binds objects that it never saw ({shares[0]} of scenes among all objects, {shares[2]} against "
-            "the swap)."
+            f"the swap{_how_sure(ways[2])})."
         )
     elif "no verdict" in answers or "not measured" in answers:
         sentence = f"No verdict on unseen objects for {name}: too few of them were held out, or none with their swap."
@@ -64,6 +64,13 @@ def judge_training(rows: Iterable[Row], name: str = "This model") -> Verdict:
     else:
         sentence = f"{name} does not clear an ideal bag of concepts, on seen objects or on unseen ones."
     return Verdict(sentence, tiles)
+
+
+def _how_sure(row: Row | None) -> str:
+    """The interval of a share, where it isn't a point."""
+    if row is None or row.low is None or row.high is None or row.low == row.high:
+        return ""
+    return f", {percent(row.low).removesuffix(' %')} to {percent(row.high)}"
 
 
 def _tile(title: str, row: Row | None, about: str) -> Tile:

@@ -21,6 +21,7 @@ from colligate.report.verdict.tiles import (
     complexity_tile,
     edits_tile,
     information_tile,
+    nothing_to_carry,
     objects_tile,
     sum_of_values,
     values_tile,
@@ -54,7 +55,8 @@ def judge(rows: Iterable[Row], name: str = "This model") -> Verdict:
     tiles = tiles if rules.row is None else (*tiles, rules)
     answers = [tile.answer for tile in tiles]
     if all(answer == "not measured" for answer in answers):
-        return Verdict(NOTHING, tiles)
+        nothing = nothing_to_carry(table)
+        return Verdict(f"{name}: {nothing}." if nothing else NOTHING, tiles)
     if all(answer in ("not measured", "no verdict") for answer in answers):
         return Verdict(_few(tiles), tiles)
     if not any(tile.answer in CLAIMS for tile in (tiles[1], tiles[3], rules)):
@@ -72,6 +74,7 @@ def judge(rows: Iterable[Row], name: str = "This model") -> Verdict:
         _say_edits(tiles[3], table),
         _say_information(tiles[4]),
         _say_complexity(rules),
+        nothing_to_carry(table),
         bits_apart(table),
     )
     parts = [part for part in (start, *rest, _say_untrained(tiles)) if part]
@@ -113,7 +116,9 @@ def _say_complexity(tile: Tile) -> str:
     if tile.answer == "no":
         return "no rule fitted on some objects tells which object has which value among others"
     if tile.answer == "undecided":
-        return "whether a rule fitted on some objects carries over to others is undecided"
+        said = "whether a rule fitted on some objects carries over to others is undecided"
+        many = f" with {row.objects} objects" if row.objects else ""
+        return f"{said} ({fraction(row.low or 0.0)} to {fraction(row.high or 0.0)}{many}; more objects decide more)"
     degree = {"yes": "", "largely": " largely", "partly": " partly"}[tile.answer]
     return f"a {rule_in_words(row.family or '')}, fitted on some objects,{degree} carries over to others"
 

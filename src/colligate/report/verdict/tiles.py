@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from colligate.records import Row
+from colligate.records import NO_CEILING, Row
 from colligate.report.verdict.claims import (
     TOO_FEW,
     Measured,
@@ -207,14 +207,46 @@ def bits_apart(table: Measured) -> str:
     return "; ".join(said)
 
 
+def _wide(row: Row) -> str:
+    """An interval that decides nothing, and what would narrow it."""
+    ends = f"interval {fraction(row.low or 0.0)} to {fraction(row.high or 0.0)}"
+    return f"{ends} with {row.objects} objects; a world of more objects decides more" if row.objects else ends
+
+
+def nothing_to_carry(table: Measured) -> str:
+    """What can be said of rules where probes read no more objects than a bag of concepts; "" where they do.
+
+    Then no rule has an area. Which rule is enough is told by its code length: the first in the table's order that saves
+    nearly as much as any.
+    """
+    areas = table.families("complexity.area")
+    if not areas or not all(row.value is None and (row.reason or "").startswith(NO_CEILING) for row in areas):
+        return ""
+    said = "probes read no more objects from the true vectors than a bag of concepts, so no rule can carry any over"
+    saved = [row for row in table.families("complexity.bits_saved") if compare(row, 0.0) == "yes"]
+    base = table.find("complexity.bits", family="gaussian")
+    if not saved or base is None or base.value is None:
+        return said
+    most = max(row.value or 0.0 for row in saved)
+    first = next(row for row in saved if (row.value or 0.0) >= 0.95 * most)
+    rule = rule_in_words(first.family or "")
+    return f"{said}; a {rule} is enough: it saves {first.value or 0.0:.0f} of {base.value:.0f} bits a scene"
+
+
 def complexity_tile(table: Measured) -> Tile:
     """Does a rule carry over to unseen objects?"""
     areas = table.families("complexity.area")
     measured = [row for row in areas if row.value is not None]
     row = max(measured, key=lambda one: one.value or 0.0) if measured else next(iter(areas), None)
     answer, shown = compare(row, 0.0), between(table.area_coverages(row.family) if row is not None else ())
-    if row is None or row.value is None or answer == "no verdict":
+    nothing = nothing_to_carry(table)
+    if nothing:
+        sentence = f"{nothing[0].upper()}{nothing[1:]}."
+    elif row is None or row.value is None or answer == "no verdict":
         sentence = _unsaid(row, "Rules were", fraction)
+    elif answer == "undecided":
+        sentence = f"Fitted on {shown}, the best rule, a {rule_in_words(row.family or '')}, stands at "
+        sentence += f"{fraction(row.value)} (a bag of concepts at 0, the true vectors at 1), {_wide(row)}."
     elif row.value < 0:
         sentence = f"Fitted on {shown}, no rule reaches a bag of concepts on others; the best, a "
         sentence += f"{rule_in_words(row.family or '')}, stands at {fraction(row.value)} "
