@@ -139,6 +139,21 @@ def test_vectors_without_binding_are_told_by_their_code_length():
     assert judge([*unread, *rows[2:]]).sentence == "Nothing was measured that a verdict could rest on."
 
 
+@pytest.mark.parametrize(
+    ("low", "said"),
+    [
+        (1.0, "all rules save bits, which count variance, though none clearly carries objects over"),
+        (-1.0, "a sum of values and a hidden layer of 64 units save bits without clearly carrying objects over"),
+    ],
+)
+def test_bits_and_areas_that_part_are_told_once(low, said):
+    rows = list[Row]()
+    for family, least in (("additive", 1.0), ("object_product", low), ("mlp64", 1.0)):
+        rows.append(Row(id="complexity.area", on="test", family=family, value=-0.2, low=-0.4, high=-0.1, objects=60))
+        rows.append(Row(id="complexity.bits_saved", on="test", family=family, value=9.0, low=least, high=19.0, n=500))
+    assert said in judge(rows, "It").sentence
+
+
 def test_an_undecided_rule_says_how_wide_its_interval_is():
     row = Row(id="complexity.area", on="test", family="object_product", value=0.4, low=-2.607, high=1.0, objects=24)
     verdict = judge([row], "It")

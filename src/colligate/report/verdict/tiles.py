@@ -187,8 +187,8 @@ def bits_apart(table: Measured) -> str:
     objects alone, in scenes of unseen objects.
     """
     areas = {row.family: row for row in table.families("complexity.area") if row.value is not None}
-    save, cost = list[Row](), list[Row]()
-    for bits in table.families("complexity.bits_saved"):
+    save, cost, coded = list[Row](), list[Row](), table.families("complexity.bits_saved")
+    for bits in coded:
         area, saved = areas.get(bits.family), compare(bits, 0.0)
         if area is None or compare(area, 0.0) == "no verdict":
             continue
@@ -198,7 +198,9 @@ def bits_apart(table: Measured) -> str:
         if saved == "no" and carried:
             cost.append(area)
     said = list[str]()
-    if save:
+    if len(save) == len(coded) > 2:
+        said.append("all rules save bits, which count variance, though none clearly carries objects over")
+    elif save:
         verb = "saves" if len(save) == 1 else "save"
         said.append(f"{_listed(save)} {verb} bits without clearly carrying objects over (bits count variance)")
     if cost:
