@@ -44,6 +44,17 @@ def test_no_swaps_no_verdict():
     assert judge_training(rows).sentence.startswith("No verdict")
 
 
+@pytest.mark.parametrize(
+    ("towers", "said"),
+    [("shared", ("One encoder reads",)), ("separate", ("through two encoders",)), (None, ())],
+)
+def test_the_page_says_what_reads_scenes_and_queries(towers: str | None, said: tuple[str, ...]):
+    config = {} if towers is None else {"towers": towers}
+    page = render_page({"kind": "train", "name": "train-1", "config": config}, training(0.97, 1.0), {})
+    for words in ("One encoder reads", "through two encoders"):
+        assert (words in page) == (words in said)
+
+
 def sweep() -> list[Row]:
     family = "20x20 object-tokens <script>"
     shares = {0.3: (0.05, 0.2), 0.5: (0.6, 0.15), 0.8: (0.95, 0.99)}

@@ -26,6 +26,13 @@ FAIR = (
     "unseen. The last compares like with like."
 )
 
+STRICT = "A scene counts if all that it holds scores strictly highest."
+TOWERS = {
+    "separate": "Scene and query go through two encoders.",
+    "shared": "One encoder reads scenes and queries: a query is a scene of one object (or value).",
+}
+"""What reads scenes and queries, by the setting `towers` of the run."""
+
 
 def judge_training(rows: Iterable[Row], name: str = "This model") -> Verdict:
     """What a training's numbers allow one to say; a claim on objects needs all three ways of judging them.
@@ -108,7 +115,7 @@ def _recognition(study: Study) -> Section:
     return Section(
         "recognition", "Does it bind objects that it never saw?",
         judge_training(study.table.rows, "The model").sentence if made else "",
-        (FAIR, "Scene and query go through two encoders; a scene counts if all that it holds scores strictly highest."),
+        present(FAIR, TOWERS.get(str(study.config.get("towers"))), STRICT),
         call(study, "recognition", "recognition."), present(figure), present(made),
         "" if made else "This run holds no recognition.",
     )  # fmt: skip

@@ -183,6 +183,7 @@ def _shown(run: Run, name: str) -> tuple[str, Verdict, tuple[Section, ...]]:
         str(world.get("name", "")),
         run.figures,
         {str(k): str(v) for k, v in _mapping(run.record.get("calls")).items()},
+        _mapping(run.record.get("config")),
     )
     return kind.question, kind.judge(run.rows, name), kind.sections(study)
 

@@ -20,6 +20,8 @@ class Study:
     world: str
     figures: Mapping[str, Any]
     calls: Mapping[str, str]
+    config: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Settings of the run, as in its record."""
 
     @property
     def pictures(self) -> Mapping[str, str]:
