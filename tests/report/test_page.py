@@ -111,6 +111,25 @@ def test_missing_sections_say_so_in_a_sentence(studies, record):
     assert "There are no scenes of a single object." in page
 
 
+@pytest.mark.parametrize(
+    ("kind", "kept", "cards"),
+    [
+        ("probes", {"probes"}, 2),
+        ("decomposition", {"layout"}, 1),
+        ("edits", {"edits"}, 1),
+        ("removal", {"removal"}, 0),
+        ("probes-information", {"probes", "information"}, 3),
+        ("study", {"probes", "layout", "edits", "removal", "information", "complexity", "normalized"}, 5),
+    ],
+)
+def test_a_run_of_some_stages_shows_only_what_it_was_asked_for(kind, kept, cards, record):
+    """Also where it has no number of it: then the page says why."""
+    outline = Outline(render_page({**record, "kind": kind}, [], {}))
+    shown = {str(attrs["id"]) for tag, attrs in outline.elements if tag == "section"}
+    assert shown == {*kept, "reproduce"}
+    assert sum(attrs.get("class") == "tile" for _, attrs in outline.elements) == cards
+
+
 def test_normalised_vectors_that_change_the_verdict_are_named(studies, record):
     given: dict[str, Any] = {"on": "test", "n": 800, "bag_of_concepts": 0.4}
     rows = [

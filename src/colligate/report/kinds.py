@@ -38,6 +38,26 @@ KINDS = {
     "structure": Kind("Do models whose towers match follow a simple rule?", judge_structure, structure_sections),
 }
 """Kind of a run -> its page; every other kind is a study, or a part of one."""
+PARTS = {
+    "probes": "probes",
+    "decomposition": "layout",
+    "edits": "edits",
+    "removal": "removal",
+    "information": "information",
+    "complexity": "complexity",
+}
+"""Stage of a study -> the section of the page that it fills."""
+
+
+def asked_of(kind: str) -> frozenset[str] | None:
+    """The sections that a run of some stages was asked for; None of every other run, whose page has all of its kind.
+
+    Example:
+        >>> sorted(asked_of("decomposition-edits") or ()), asked_of("study"), asked_of("train")
+        (['edits', 'layout'], None, None)
+    """
+    stages = kind.split("-")
+    return frozenset(PARTS[stage] for stage in stages) if all(stage in PARTS for stage in stages) else None
 
 
 def verdict_of(record: Mapping[str, Any], rows: Iterable[Row]) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from colligate.records import COLUMNS, Row, open_run, write_atomic
 from colligate.report.figures import BLUE, GREY, LEVELS, PURPLE, VERMILLION, Figure, tile_axis
-from colligate.report.kinds import KINDS, STUDY
+from colligate.report.kinds import KINDS, STUDY, asked_of
 from colligate.report.questions import Section, Study
 from colligate.report.tables import decimals
 from colligate.report.verdict import Measured, Tile, Verdict, fraction, percent
@@ -169,10 +169,11 @@ def finding(run: Run) -> str:
 
 
 def _shown(run: Run, name: str) -> tuple[str, Verdict, tuple[Section, ...]]:
-    """Question, verdict and sections of one run."""
+    """Question, verdict and sections of one run; of a run of some stages, only what it was asked for."""
     inputs = _mapping(run.record.get("inputs"))
     model, world = _mapping(inputs.get("model")), _mapping(inputs.get("world"))
-    kind = KINDS.get(str(run.record.get("kind")), STUDY)
+    named = str(run.record.get("kind"))
+    kind, asked = KINDS.get(named, STUDY), asked_of(named)
     concepts = tuple(str(c) for c in _mapping(world.get("concepts"))) or tuple(
         dict.fromkeys(row.concept for row in run.rows if row.concept is not None)
     )
@@ -185,7 +186,11 @@ def _shown(run: Run, name: str) -> tuple[str, Verdict, tuple[Section, ...]]:
         {str(k): str(v) for k, v in _mapping(run.record.get("calls")).items()},
         _mapping(run.record.get("config")),
     )
-    return kind.question, kind.judge(run.rows, name), kind.sections(study)
+    verdict, made = kind.judge(run.rows, name), kind.sections(study)
+    if asked is not None:
+        verdict = replace(verdict, tiles=tuple(tile for tile in verdict.tiles if tile.key in asked))
+        made = tuple(section for section in made if section.key in asked or not section.missing)
+    return kind.question, verdict, made
 
 
 def _together(record: Mapping[str, Any], parts: Sequence[Run]) -> tuple[str, Verdict, tuple[Section, ...]]:
