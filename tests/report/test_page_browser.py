@@ -118,6 +118,22 @@ def test_it_fits_a_telephone_in_light_and_in_dark(opened, fresh):
     assert page.troubles == []
 
 
+def test_figures_follow_their_place_and_not_only_the_window(opened, fresh):
+    """A window that shrinks while figures are drawn, or a scrollbar that appears, leaves none wider than its place."""
+    record, studies, figures = fresh()
+    page = opened(render_page(record, studies["whole"], figures))
+    page.evaluate("document.querySelector('main').style.width = '364px'")
+    page.wait_for_timeout(500)
+    wide = page.evaluate(
+        """[...document.querySelectorAll('[data-figure]')].filter(place => {
+            const [own, drawn] = [place, place.querySelector('.main-svg')].map(e => e.getBoundingClientRect().width);
+            return own > 364 || Math.abs(drawn - own) > 1;
+        }).map(place => place.dataset.figure)"""
+    )
+    assert wide == []
+    assert page.troubles == []
+
+
 @pytest.mark.parametrize("width", [400, 1280])
 def test_no_label_is_cut_at_any_width(width, opened, fresh):
     """Labels of maps and titles of axes lie inside the picture that they belong to."""

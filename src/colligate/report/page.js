@@ -203,10 +203,19 @@
     place.on("plotly_unhover", () => { peek.hidden = true; });
   }
 
+  // A place may change its width while its figure is being drawn, or without the window doing so: watch the place itself.
+  const places = new ResizeObserver((changed) => {
+    for (const { target } of changed) {
+      const drawn = target._fullLayout?.width;
+      if (drawn && target.offsetWidth && drawn !== target.offsetWidth) Plotly.relayout(target, { autosize: true });
+    }
+  });
+
   async function drawAll() {
     for (const place of document.querySelectorAll("[data-figure]")) {
       const spec = figures[place.dataset.figure];
       await (spec.map ? drawMap(place, spec.map) : Plotly.newPlot(place, spec.data, spec.layout, config));
+      places.observe(place);
       await new Promise((done) => setTimeout(done));
     }
     document.documentElement.dataset.ready = "yes";
