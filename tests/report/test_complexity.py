@@ -91,6 +91,26 @@ def test_levels_the_ceiling_and_the_noise_band_are_drawn(section):
     assert bands[0]["y"][0] == pytest.approx(100 * (0.4 * 0.2 - 0.01))
 
 
+def test_no_line_and_no_shade_runs_to_a_hollow_point(section):
+    """Object products are hollow at .2 and .4: what is drawn of them runs from .6 to .8."""
+    traces = section.figures[0].spec["data"]
+    at = next(i for i, t in enumerate(traces) if "diamond-open" in t.get("marker", {}).get("symbol", ""))
+    shade, line = traces[at - 2 : at]
+    assert (traces[at]["mode"], line["mode"], shade["fill"]) == ("markers", "lines", "toself")
+    assert line["x"] == [0.6, 0.8]
+    assert line["y"] == traces[at]["y"][2:]
+    assert set(shade["x"]) == {0.6, 0.8}
+    assert all("lines" in t["mode"] for i, t in enumerate(traces) if i != at)
+
+
+def test_no_point_of_a_family_looks_like_a_level(section):
+    traces = [t for t in section.figures[0].spec["data"] if "marker" in t]
+    families = {name for t in traces if isinstance(t["marker"]["symbol"], list) for name in t["marker"]["symbol"]}
+    levels = {t["marker"]["symbol"] for t in traces if isinstance(t["marker"]["symbol"], str)}
+    assert len(levels) == 3
+    assert levels.isdisjoint({*families, *(f"{name}-open" for name in families)})
+
+
 def test_width_has_a_line_for_each_coverage(section):
     figure = {figure.key: figure for figure in section.figures}["complexity-width"]
     assert [trace["x"] for trace in figure.spec["data"]] == [[64.0, 1024.0]] * 4

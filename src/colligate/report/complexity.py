@@ -11,7 +11,8 @@ from colligate.report.verdict import Measured, Verdict, rule_in_words
 
 HOLLOW = (
     "Hollow: in most splits the objects fitted on don't determine the rule, never show some value, or the fit falls "
-    "short of what the family can reach; such points say nothing about complexity and are left out of the area."
+    "short of what the family can reach; such points say nothing about complexity and are left out of the area, and no "
+    "line or shade runs to them."
 )
 
 BITS = (
@@ -131,10 +132,10 @@ def _by_coverage(study: Study, kind: str, title: str) -> Figure | None:
     levels = list[Level]()
     if kind != "r2":
         top = _by_family(rows, f"complexity.ceiling.{kind}").get("ceiling", [])
-        levels.append(Level("the probes on the true vectors", "square", GREY, _places(top, "value")))
+        levels.append(Level("the probes on the true vectors", "plus", GREY, _places(top, "value")))
         if kind == "object":
             bag = _places(top, "bag_of_concepts")
-            levels.append(Level("bag of concepts, ties at random", "open-diamond", VERMILLION, bag))
+            levels.append(Level("bag of concepts, ties at random", "cross", VERMILLION, bag))
         levels.append(Level("chance", "tick", GREY, _places(top, "chance")))
     return curves(
         f"complexity-{kind}",

@@ -212,7 +212,7 @@ def _panel(study: Study, number: int, family: str) -> Figure | None:
                 bag.append((coverage, sum(levels) / len(levels)))
     return curves(
         f"emergence-{number}", f"Recognition against coverage: {family}", lines, axis="seen objects / all objects",
-        bands=bands, levels=[Level("bag of concepts, among all", "open-diamond", VERMILLION, bag)] if bag else [],
+        bands=bands, levels=[Level("bag of concepts, among all", "cross", VERMILLION, bag)] if bag else [],
         half=True,
     )  # fmt: skip
 

@@ -1,6 +1,7 @@
 """Shares over a number, and shares against shares."""
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from colligate.records import Row
@@ -51,7 +52,7 @@ def curves(
         note: how to read it.
         whole: whether the number is whole.
         half: whether two may stand side by side.
-        hollow: which points may not be read as they stand, and are drawn hollow.
+        hollow: which points may not be read as they stand, and are drawn hollow; no line or band runs to them.
         bands: label -> place, low and high of a shaded band.
         levels: lines to compare with.
         doubling: whether the number's axis is logarithmic.
@@ -73,20 +74,18 @@ def curves(
             continue
         colour, mark, dash = styles[i % len(styles)]
         shown = [(x, row.value or 0.0, hover_text(label, f"{axis} {x:g}", row, percent)) for x, row in there]
-        trace = marked(shown, mark, colour, size=8)
-        trace |= {"mode": "lines+markers", "line": {"color": colour, "dash": dash, "width": 2}}
+        open_ = [hollow is not None and hollow(row) for _, row in there]
+        trace, line = marked(shown, mark, colour, size=8), {"color": colour, "dash": dash, "width": 2}
         if hollow is not None:
-            trace["marker"] |= _hollowed(mark, colour, [hollow(row) for _, row in there])
-        data += _band((bands or {}).get(label, ()), colour)
-        if all(None not in (row.low, row.high) for _, row in there):
-            trace["error_y"] = {
-                "type": "data",
-                "symmetric": False,
-                "array": [(row.high or 0.0) - (row.value or 0.0) for _, row in there],
-                "arrayminus": [(row.value or 0.0) - (row.low or 0.0) for _, row in there],
-                "thickness": 1.2,
-                "width": 0,
-            }
+            trace["marker"] |= _hollowed(mark, colour, open_)
+        for run in _solid(shown, open_):
+            places = {x for x, _, _ in run}
+            data += _band([place for place in (bands or {}).get(label, ()) if place[0] in places], colour)
+            if any(open_) and len(run) > 1:
+                data.append(_line(run, line))
+        if not any(open_):
+            trace |= {"mode": "lines+markers", "line": line}
+        trace |= _whiskers([row for _, row in there])
         data.append(trace)
         keys.append(Key(mark, colour, label))
         alts.append(f"{label}: " + ", ".join(f"{x:g} {percent(y)}" for x, y, _ in shown) + ".")
@@ -157,6 +156,30 @@ def _hollowed(mark: Mark, colour: str, open_: Sequence[bool]) -> dict[str, Any]:
     filled = SYMBOLS[mark].removesuffix("-open")
     symbols = [f"{filled}-open" if one else filled for one in open_]
     return {"symbol": symbols, "line": {"width": [2 if one else 0 for one in open_], "color": colour}}
+
+
+def _solid(points: Sequence[tuple[float, float, str]], open_: Sequence[bool]) -> list[list[tuple[float, float, str]]]:
+    """The stretches of points between hollow ones."""
+    together = groupby(zip(points, open_, strict=True), key=lambda pair: pair[1])
+    return [[point for point, _ in run] for hollow, run in together if not hollow]
+
+
+def _line(run: Sequence[tuple[float, float, str]], line: Mapping[str, Any]) -> dict[str, Any]:
+    """A line alone; its points are drawn over it."""
+    return {
+        "type": "scatter", "mode": "lines", "hoverinfo": "skip", "line": line,
+        "x": [x for x, _, _ in run], "y": [y for _, y, _ in run],
+    }  # fmt: skip
+
+
+def _whiskers(rows: Sequence[Row]) -> dict[str, Any]:
+    """Intervals as bars, where all rows have one."""
+    if any(None in (row.low, row.high) for row in rows):
+        return {}
+    high = [(row.high or 0.0) - (row.value or 0.0) for row in rows]
+    low = [(row.value or 0.0) - (row.low or 0.0) for row in rows]
+    return {"error_y": {"type": "data", "symmetric": False, "array": high, "arrayminus": low, "thickness": 1.2,
+                        "width": 0}}  # fmt: skip
 
 
 def _symbols_of(trace: Mapping[str, Any]) -> Sequence[str]:

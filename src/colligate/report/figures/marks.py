@@ -18,7 +18,9 @@ BLUE, VERMILLION, GREEN, ORANGE, SKY, PURPLE, GREY = (
     "#868E99",
 )
 
-Mark = Literal["disc", "ring", "diamond", "open-diamond", "triangle", "tick", "square", "open-square", "line", "bar"]
+Stroke = Literal["tick", "cross", "plus"]
+"""Marks of levels that curves are compared with: strokes, like which no point of a curve is, full or hollow."""
+Mark = Literal["disc", "ring", "diamond", "open-diamond", "triangle", "square", "open-square", "line", "bar"] | Stroke
 SYMBOLS = {
     "disc": "circle",
     "ring": "circle-open",
@@ -26,6 +28,8 @@ SYMBOLS = {
     "open-diamond": "diamond-open",
     "triangle": "triangle-up-open",
     "tick": "line-ns-open",
+    "cross": "x-thin-open",
+    "plus": "cross-thin-open",
     "square": "square",
     "open-square": "square-open",
 }
@@ -85,7 +89,7 @@ class Level:
     """A line to compare curves with."""
 
     label: str
-    mark: Mark
+    mark: Stroke
     colour: str
     places: Sequence[tuple[float, float]]
 
