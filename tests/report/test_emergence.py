@@ -45,6 +45,17 @@ def test_no_swaps_no_verdict():
 
 
 @pytest.mark.parametrize(
+    ("steps", "drawn", "said"),
+    [((), False, "No curve was kept"), ((200,), False, "one look, at step 200"), ((100, 200), True, "A plateau at")],
+)
+def test_a_single_look_is_no_curve(steps: tuple[int, ...], drawn: bool, said: str):
+    curve = [{"step": step, "loss": 1.5, "unseen.swaps": 0.9} for step in steps]
+    page = render_page({"kind": "train", "name": "train-1"}, training(0.97, 1.0), {"curve": curve})
+    assert ('data-figure="curve"' in page) == drawn
+    assert said in page
+
+
+@pytest.mark.parametrize(
     ("towers", "said"),
     [("shared", ("One encoder reads",)), ("separate", ("through two encoders",)), (None, ())],
 )

@@ -136,12 +136,18 @@ def _along(study: Study) -> Section:
         "curve", "Recognition along training", lines, axis="step",
         note="A few hundred scenes at each look, without intervals. The checkpoint is chosen on validation objects.",
     )  # fmt: skip
+    steps = sorted({x for of_line in lines.values() for x, _ in of_line})
+    figure = figure if len(steps) > 1 else None
+    missing = "No curve was kept."
+    if len(steps) == 1:
+        missing = f"There was one look, at step {steps[0]:,.0f}, so there is no curve; the numbers stand in the table."
     losses = [float(e["loss"]) for e in entries if "loss" in e]
     finding = f"The loss fell from {losses[0]:.2f} to {losses[-1]:.2f}." if len(losses) > 1 else ""
     return Section(
         "curve", "When did it emerge?", finding,
         ("A plateau at the bag-of-concepts level, then a rise, is binding that emerges.",),
-        call(study, "curve", "recognition."), present(figure), (), "" if figure else "No curve was kept.",
+        call(study, "curve", "recognition."), present(figure), (),
+        "" if figure else missing,
     )  # fmt: skip
 
 
