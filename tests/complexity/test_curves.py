@@ -192,6 +192,19 @@ def test_the_area_is_the_rescaled_mean_of_solid_points(product):
     assert width.value == 64
 
 
+def test_where_validation_takes_the_sum_alone_the_rows_say_in_how_many_splits(product):
+    (point,) = (p for p in product.points if p.family == "object_product" and p.coverage == 0.8)
+    picks = tuple("no product" if i else "penalty 1" for i in range(len(point.chosen)))
+    for chosen, said in (
+        (picks, f"validation took no product in {len(picks) - 1} of {len(picks)} splits"),
+        (("penalty 1",) * len(picks), None),
+    ):
+        rows = curve_rows(replace(product, points=[replace(point, chosen=chosen)]))
+        (row,) = (row for row in rows if row.id == "complexity.train_r2")
+        assert row.reason == said
+        assert row.value is not None
+
+
 def test_a_bag_has_no_area():
     """Between a bag of concepts and what probes read of the vectors of one lies nothing that a rule could go along."""
     bag = embed(no_binding(SPACE, 2, 24))

@@ -30,6 +30,8 @@ def rows() -> list[Row]:
                 Row(id="complexity.object.spread", value=0.01, **same),
                 Row(id="complexity.concept", value=0.9, chance=0.1, **same),
                 Row(id="complexity.r2", value=value, **same),
+                Row(id="complexity.train_r2", value=0.82, **same,
+                    reason="validation took no hidden layer in 2 of 4 splits; no level" if family == "mlp64" else None),
                 Row(id="complexity.reached_r2", value=0.95, **same),
                 Row(id="complexity.sound", value=0.2 if family == "object_product" and c < 0.6 else 1.0, **same),
             ]  # fmt: skip
@@ -179,6 +181,18 @@ def test_the_control_stands_beside_the_variance_explained():
         (table,) = complexity_section(study, judge(found)).tables
         assert ("R², random weights" in table.columns) == there
         assert any(cell.text == "0.123" for row in table.rows for cell in row) == there
+
+
+def test_training_r2_is_that_of_the_rule_taken_and_the_most_reached_stands_beside(section):
+    (table,) = section.tables
+    rule, taken, most, said = (
+        table.columns.index(name) for name in ("rule", "training R²", "most the fit reached", "validation took")
+    )
+    assert {row[taken].text for row in table.rows} == {"0.820"}
+    assert {row[most].text for row in table.rows} == {"0.950"}
+    told = {row[rule].text: row[said].text for row in table.rows if row[said].text}
+    assert told == {"hidden layer of 64 units": "no hidden layer in 2 of 4 splits"}
+    assert any("is the sum of values" in note for note in table.notes)
 
 
 def test_the_coverages_of_an_area_stand_beside_it():

@@ -114,7 +114,7 @@ class Fitted:
             flexible family, to which the question does not apply.
         reached: highest training R2 on the way, where the choice on validation may have stopped earlier; None: the
             training R2 of `rule` itself.
-        chosen: what validation chose, in words.
+        chosen: what validation chose, in words; "no ..." where it took the sum of values alone.
     """
 
     rule: Rule

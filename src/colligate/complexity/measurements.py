@@ -199,6 +199,8 @@ def _point_rows(scorer: _Scorer, point: Point) -> Iterator[Row]:
         reason = None
         if not given:
             reason = "the fitted scenes have one vector" if asked else "a rank says nothing of a flexible family"
+        elif id == "train_r2":
+            reason = fallen_back(point)
         mean = sum(given) / len(given) if given else None
         yield _row(curves, f"complexity.{id}", point, value=mean, reason=reason)
     yield _row(curves, "complexity.sound", point, value=point.sound)
@@ -213,6 +215,12 @@ def _point_rows(scorer: _Scorer, point: Point) -> Iterator[Row]:
         value=spread,
         reason=None if spread is not None else "a spread needs two splits that score objects",
     )
+
+
+def fallen_back(point: Point) -> str | None:
+    """In how many splits validation took the sum of values, and nothing of what the family adds to it, in words."""
+    words = [chosen for chosen in point.chosen if chosen.startswith("no ")]
+    return f"validation took {words[0]} in {len(words)} of {len(point.chosen)} splits" if words else None
 
 
 def unsound(point: Point) -> str | None:

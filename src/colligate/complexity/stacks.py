@@ -356,5 +356,5 @@ def _finished(data: Data, split: Split, output: _Output, pick: int, schedule: Sc
     total = float((targets - targets.mean(0)).square().sum())
     reached = 1 - min(output.errors[-1], output.spread) / total if total > 0 else None
     trained = f"{schedule.steps} steps at {schedule.rates[0]:g}"
-    chosen = f"{trained}, penalty {STRENGTHS[pick - 1]:g}" if pick else "no network"
+    chosen = f"{trained}, penalty {STRENGTHS[pick - 1]:g}" if pick else "no hidden layer"
     return Fitted(output.rule(pick), None, reached, chosen)

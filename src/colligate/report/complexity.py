@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from colligate.records import Row
 from colligate.report.figures import BLUE, GREY, VERMILLION, Figure, Level, Line, Series, curves, dots
 from colligate.report.questions import Section, Study, call, findings, known, present
-from colligate.report.tables import Cell, Table, TableBuilder, decimals
+from colligate.report.tables import Cell, Table, TableBuilder, decimals, words
 from colligate.report.verdict import Measured, Verdict, rule_in_words
 
 HOLLOW = (
@@ -23,6 +23,12 @@ BITS = (
     "recognised in scenes of unseen objects. A rule may save bits though its area is about 0, and the reverse.",
 )
 """What code length is, and why it and the area may point different ways; for the page and the terminal."""
+
+
+SUM_ALONE = (
+    "Where validation took no product or no hidden layer, a rule is the sum of values, whatever its family could do: "
+    "families that do so in all splits have the same numbers."
+)
 
 
 def span(coverages: Sequence[float]) -> str:
@@ -246,12 +252,13 @@ def _summary(study: Study, by_family: Mapping[str, Sequence[tuple[float, Row]]])
         "Rules fitted on some objects, scored on scenes made only of others (the paper's Figures 4 and 8 as numbers).",
         (
             "rule", area, *(f"objects, {100 * c:.0f} %" for c in shown), *(f"R², {100 * c:.0f} %" for c in shown),
-            "R², random weights", "training R²", "bits saved a scene", "sound splits",
+            "R², random weights", "training R²", "most the fit reached", "validation took", "bits saved a scene",
+            "sound splits",
         ),
     )  # fmt: skip
     values = {
         id: {(row.family, row.coverage): row for row in table.rows if row.id == f"complexity.{id}"}
-        for id in ("object", "r2", "reached_r2", "sound")
+        for id in ("object", "r2", "train_r2", "reached_r2", "sound")
     }
     for family in dict.fromkeys([*areas, *by_family]):
         if family is None:
@@ -265,12 +272,29 @@ def _summary(study: Study, by_family: Mapping[str, Sequence[tuple[float, Row]]])
             *(builder.value(values["object"].get((family, c))) for c in shown),
             *(builder.value(values["r2"].get((family, c))) for c in shown),
             Cell(decimals(control)) if control is not None else builder.absent(None),
-            builder.value(values["reached_r2"].get((family, shown[-1]))) if shown else builder.absent(None),
+            *(
+                builder.value(values[id].get((family, shown[-1]))) if shown else builder.absent(None)
+                for id in ("train_r2", "reached_r2")
+            ),
+            *words([_taken(values["train_r2"].get((family, shown[-1]))) if shown else ""]),
             builder.value(bits.get(family), 1),
             Cell(decimals(sound, 2)) if sound is not None else builder.absent(None),
         )
     return builder.build(
         *((area_said(table),) if any(row.value is not None for row in areas.values()) else ()),
         *(BITS if any(row.value is not None for row in bits.values()) else ()),
-        "Training R², R² of the model with random weights, and sound splits are those of the largest coverage shown.",
+        *((SUM_ALONE,) if any(_taken(row) for row in values["train_r2"].values()) else ()),
+        "Training R² (of the rule that validation took), the most that the fit reached under any penalty, R² of the "
+        "model with random weights, and sound splits are those of the largest coverage shown.",
     )
+
+
+def _taken(row: Row | None) -> str:
+    """Where validation took nothing of what a family adds to a sum, and in how many splits; "" where nowhere.
+
+    Example:
+        >>> _taken(Row(id="complexity.train_r2", reason="validation took no product in 3 of 20 splits; no level"))
+        'no product in 3 of 20 splits'
+    """
+    found = re.search(r"validation took (no [^;]+)", (row.reason if row is not None else None) or "")
+    return found[1] if found else ""
