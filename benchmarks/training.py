@@ -7,14 +7,13 @@ the longest scene, float32, torch's own transformer with padding masks.
 import random
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 from measuring import Line, Stopwatch, say
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from colligate.engine import fitting_threads
+from colligate.engine import fitting_threads, processor_flags
 from colligate.networks.encoders import sinusoids
 from colligate.training.config import PaperConfig, TrainConfig
 from colligate.training.trainer import Trainer
@@ -129,12 +128,6 @@ def peak(dtype: torch.dtype) -> float:
     return 5 * 2 * 2048**3 / watch.wall
 
 
-def multiplies_bfloat16() -> bool:
-    """Whether this processor has units for bfloat16 (AVX-512 or AMX); without them a step takes minutes."""
-    cpuinfo = Path("/proc/cpuinfo")
-    return not cpuinfo.is_file() or "_bf16" in cpuinfo.read_text(encoding="utf-8")
-
-
 def measure(*, quick: bool) -> Iterator[Line]:
     """The table's lines."""
     small = {"layers": 2, "query_layers": 2, "batch": 64} if quick else {}
@@ -143,7 +136,8 @@ def measure(*, quick: bool) -> Iterator[Line]:
     with fitting_threads() as threads:
         recipe, theirs = recipe_steps(config, steps)
         say(f"  recipe {recipe.wall:.2f} s and {theirs / 1e9:.0f} GFLOP a step")
-        for precision in ("float32", "bfloat16") if multiplies_bfloat16() else ("float32",):
+        units = {"avx512_bf16", "amx_bf16"} & processor_flags()  # without them a step takes minutes
+        for precision in ("float32", "bfloat16") if units else ("float32",):
             ours, operations, _ = our_steps(replace(config, precision=precision), steps)
             rate = operations / ours.wall
             limit = peak(torch.bfloat16 if precision == "bfloat16" else torch.float32)

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeVar
 
 import torch
@@ -42,6 +43,12 @@ class Clock:
         self.seconds[name] = round(time.perf_counter() - start, 3)
         if self.report is not None:
             self.report(name, 1, 1)
+
+
+def processor_flags() -> frozenset[str]:
+    """What this processor can do, by the names that Linux gives; none where the system doesn't say."""
+    cpuinfo = Path("/proc/cpuinfo")
+    return frozenset(cpuinfo.read_text(encoding="utf-8").split()) if cpuinfo.is_file() else frozenset()
 
 
 def peak_memory() -> int:

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from colligate.engine import processor_flags
 from colligate.networks.dual import DualEncoder
 from colligate.networks.stacked import Block
 from colligate.records import WorkError, tensors_hash, write_atomic
@@ -287,6 +288,4 @@ def chosen_precision(asked: str, device: torch.device) -> str:
         return asked
     if device.type == "cuda":
         return "bfloat16" if torch.cuda.get_device_capability(device)[0] >= 8 else "float32"
-    cpuinfo = Path("/proc/cpuinfo")
-    flags = cpuinfo.read_text(encoding="utf-8") if cpuinfo.is_file() else ""
-    return "bfloat16" if " amx_bf16" in flags else "float32"
+    return "bfloat16" if "amx_bf16" in processor_flags() else "float32"
