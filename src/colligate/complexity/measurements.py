@@ -259,7 +259,10 @@ def summary_rows(curves: Curves, reach: Sequence[float] = (0.5, 0.9)) -> list[Ro
     which coverages an area is. The interval resamples objects, the same ones at every coverage.
     """
     scorer, found, areas = _Scorer(curves), list[Row](), dict[str, float | None]()
-    ceilings = {point.coverage: point for point in curves.ceiling}
+    ceilings = {
+        point.coverage: _Ceiling(point, scorer.estimate(point, *scorer.outcome(point, "object")).low)
+        for point in curves.ceiling
+    }
     for name in dict.fromkeys(point.family for point in curves.points):
         points = [point for point in curves.of(name) if point.reason is None]
         heights = [_height(scorer, point, ceilings[point.coverage]) for point in points]
@@ -277,6 +280,13 @@ def summary_rows(curves: Curves, reach: Sequence[float] = (0.5, 0.9)) -> list[Ro
     return found
 
 
+class _Ceiling(NamedTuple):
+    """What the probes read from the true vectors at one coverage, and the lower end of its interval, if it has one."""
+
+    point: Point
+    low: float | None
+
+
 class _Height(NamedTuple):
     """Object recognition of one point, rescaled: its value in the data and in every draw, or why there is none."""
 
@@ -286,19 +296,18 @@ class _Height(NamedTuple):
     reason: str | None = None
 
 
-def _height(scorer: _Scorer, point: Point, top: Point) -> _Height:
+def _height(scorer: _Scorer, point: Point, top: _Ceiling) -> _Height:
     if bool(point.outcomes["object"].isnan().all()):
         return _Height(point, reason="objects aren't read")
     if not point.solid:
         return _Height(point, reason=unsound(point))
     bag = scorer.level("bag_of_concepts", point)
-    value = rescale(point.mean("object"), bag, top.mean("object"))
-    least = scorer.estimate(top, *scorer.outcome(top, "object")).low
-    if value is None or (least is not None and least <= bag):
+    value = rescale(point.mean("object"), bag, top.point.mean("object"))
+    if value is None or (top.low is not None and top.low <= bag):
         return _Height(point, reason=NO_CEILING)
     level = scorer.levels["bag_of_concepts"][point.rows]
     values, defined = scorer.outcome(point, "object")
-    ceiling, _ = scorer.outcome(top, "object")
+    ceiling, _ = scorer.outcome(top.point, "object")
     sums = scorer.sums(point, (values - level) * defined, (ceiling - level) * defined)
     return _Height(point, value, sums[0] / torch.where(sums[1].abs() > 1e-9, sums[1], torch.nan))
 
