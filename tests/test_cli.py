@@ -26,7 +26,8 @@ from safetensors.torch import save_file
 
 from colligate.binding import object_table
 from colligate.cli import MEASUREMENTS, main, terminal
-from colligate.cli.terminal import bars, progress, show, stopped
+from colligate.cli.tables import show
+from colligate.cli.terminal import bars, progress, stopped
 from colligate.embedders import PREFIXES, load_model
 from colligate.embedders.oracles import ORACLES
 from colligate.records import COLUMNS, Row, read_record, read_table, sealed_json

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from colligate.cli.terminal import print_differences
+from colligate.cli.tables import print_differences
 from colligate.measures import ObjectBootstrap
 from colligate.records import Row, write_record
 from colligate.scenes.space import ConceptSpace

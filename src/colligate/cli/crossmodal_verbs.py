@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from colligate.cli.terminal import parse, progress, say, show_run, take_flag
+from colligate.cli.tables import show_run
+from colligate.cli.terminal import parse, progress, say, take_flag
 
 if TYPE_CHECKING:
     from colligate.records import Row

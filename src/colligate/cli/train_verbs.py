@@ -2,7 +2,8 @@
 
 from dataclasses import fields
 
-from colligate.cli.terminal import parse, progress, say, show_run, take_flag
+from colligate.cli.tables import show_run
+from colligate.cli.terminal import parse, progress, say, take_flag
 
 PRESETS = ("paper", "pictures")
 LEADING = (".object", ".r2", "object.correlation", "object.within", "object.beyond", ".ceiling", "ceiling.correlation")

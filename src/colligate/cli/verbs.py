@@ -5,19 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from colligate.cli.crossmodal_verbs import foils_verb, recognize_verb, repair_verb
-from colligate.cli.terminal import (
-    Verb,
-    console,
-    main_rows,
-    parse,
-    print_differences,
-    print_list,
-    print_runs,
-    progress,
-    say,
-    show,
-    take_flag,
-)
+from colligate.cli.tables import console, main_rows, print_differences, print_list, print_runs, show
+from colligate.cli.terminal import Verb, parse, progress, say, take_flag
 from colligate.cli.train_verbs import paper_verb, structure_verb, sweep_verb, train_verb
 
 MEASUREMENTS = {
