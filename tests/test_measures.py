@@ -1,9 +1,7 @@
-"""Measures against slow loops, levels against simulation, intervals against their own definition."""
+"""Measures against slow loops, levels against simulation."""
 
 import itertools
 import math
-import random
-from collections.abc import Callable
 
 import pytest
 import torch
@@ -11,13 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from colligate import measures
 from colligate.measures import (
-    MIN_OBJECTS,
-    MIN_SCENES,
     TIE,
-    Estimate,
-    ObjectBootstrap,
     bag_of_concepts_level,
     chance_level,
     joined,
@@ -229,147 +222,6 @@ def test_a_ceiling_that_hardly_stands_above_the_bag_is_no_scale() -> None:
     assert rescale(0.2, 0.25, 0.35) == pytest.approx(-0.5)
 
 
-# ------------------------------------------------------------------------------------------------ intervals
-
-SCENES = ConceptSpace(color=4, shape=4).all_scenes(2)
-
-
-@FEW
-@given(
-    seed=st.integers(0, 1000), rows=st.integers(20, 600), split=st.integers(1, 6), kept=st.sampled_from([1, 700, 2**24])
-)
-def test_every_way_to_weigh_scenes_gives_the_same_interval(seed: int, rows: int, split: int, kept: int) -> None:
-    """As a bilinear form (two slots, many rows), with weights kept, or block by block."""
-    scenes = SCENES[torch.randint(len(SCENES), (rows,), generator=generator(seed))]
-    outcomes = torch.rand(rows, generator=generator(seed + 1), dtype=torch.float64)
-    mask = torch.arange(rows) % split == 0
-    two, three = (ObjectBootstrap(s.objects, draws=60, seed=seed) for s in (scenes, scenes.padded(3)))
-    statistics: list[Callable[[ObjectBootstrap], Estimate]] = [
-        lambda boot: boot.mean(outcomes, mask),
-        lambda boot: boot.mean(outcomes),
-        lambda boot: boot.explained(outcomes, outcomes + 0.5),
-    ]
-    for of in statistics:
-        left = of(two)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(measures, "WEIGHTS_KEPT", kept)
-            right = of(three)
-        assert (left.n, left.objects, left.reason) == (right.n, right.objects, right.reason)
-        assert left.value == pytest.approx(right.value)
-        if left.low is not None:
-            assert (left.low, left.high) == pytest.approx((right.low, right.high))
-
-
-def test_an_interval_is_the_quantiles_of_means_weighted_by_multiplicities() -> None:
-    outcomes = torch.rand(len(SCENES), generator=generator(), dtype=torch.float64)
-    draws = 80
-    found = ObjectBootstrap(SCENES.objects, draws=draws, seed=5).mean(outcomes)
-    drawn = torch.randint(16, (draws, 16), generator=generator(5))  # the documented draw: objects with replacement
-    means = []
-    for one in drawn.tolist():
-        times = [one.count(o) for o in range(16)]
-        weights = torch.tensor(
-            [times[a] * (times[b] if a != b else 1) for a, b in SCENES.objects.tolist()], dtype=torch.float64
-        )
-        means.append((weights * outcomes).sum() / weights.sum())
-    ends = torch.quantile(torch.stack(means), torch.tensor([0.025, 0.975], dtype=torch.float64))
-    assert (found.low, found.high) == pytest.approx(tuple(ends.tolist()))
-
-
-@FEW
-@given(seed=st.integers(0, 1000), slots=st.sampled_from([2, 3]), share=st.floats(0.0, 1.0), rows=st.integers(30, 300))
-def test_an_interval_holds_its_value(seed: int, slots: int, share: float, rows: int) -> None:
-    scenes = ConceptSpace(color=3, shape=3).all_scenes(slots)
-    scenes = scenes[torch.randperm(len(scenes), generator=generator(seed))[:rows]]
-    boot, outcomes = (
-        ObjectBootstrap(scenes.objects, draws=40, seed=seed),
-        torch.rand(len(scenes), generator=generator(seed)),
-    )
-    twice = (scenes.objects[:, 0] == scenes.objects[:, 1]).double()
-    for found in (
-        boot.mean((outcomes < share).double()), boot.mean(0.5 + 0.5 * twice),
-        boot.explained(outcomes * share, outcomes + 0.1),
-    ):  # fmt: skip
-        if found.low is not None and found.high is not None and found.value is not None:
-            assert found.low <= found.value <= found.high
-
-
-def test_scenes_of_equal_objects_weigh_no_more_than_others() -> None:
-    # The outcome is 1 where the two objects are the same one: weighed by its square, the draws would lie near .11.
-    same = (SCENES.objects[:, 0] == SCENES.objects[:, 1]).double()
-    draws = ObjectBootstrap(SCENES.objects, draws=4000).ratios(same, torch.ones(len(SCENES)))
-    assert draws.mean().item() == pytest.approx(1 / 16, rel=0.1)
-
-
-def test_the_interval_covers_the_truth_about_95_times_in_100() -> None:
-    # Scenes are all pairs of 20 objects drawn from a population; a scene's outcome is the mean of its objects' effects,
-    # whose population mean is 0. Treating the 400 scenes as independent would cover far less often.
-    objects = torch.cartesian_prod(torch.arange(20), torch.arange(20))
-    rounds = 150
-    covered = naive = 0
-    for seed in range(rounds):
-        effects = torch.randn(20, generator=generator(seed), dtype=torch.float64)
-        outcomes = effects[objects].mean(1) + 0.3 * torch.randn(400, generator=generator(seed + 999))
-        found = ObjectBootstrap(objects, draws=200, seed=seed).mean(outcomes)
-        assert found.low is not None
-        assert found.high is not None
-        covered += found.low < 0 < found.high
-        half = 1.96 * outcomes.std().item() / 20
-        naive += abs(outcomes.mean().item()) < half
-    # 150 rounds at .95 have a standard error of .018; quantiles of 20 objects cover a little less than they say.
-    assert 0.88 < covered / rounds <= 0.99
-    assert naive / rounds < 0.6
-
-
-def test_no_interval_is_given_for_too_few_objects_or_scenes() -> None:
-    few_objects = ConceptSpace(color=MIN_OBJECTS - 1).all_scenes(2)
-    enough = ConceptSpace(color=MIN_OBJECTS).all_scenes(2)
-    for objects, num in ((few_objects.objects, len(few_objects)), (enough.objects, MIN_SCENES - 1)):
-        found = ObjectBootstrap(objects[:num], draws=20).mean(torch.ones(num))
-        assert found.value == 1
-        assert found.low is None
-        assert found.high is None
-        assert "no interval" in str(found.reason)
-    found = ObjectBootstrap(enough.objects[: MIN_SCENES + 30], draws=20).mean(torch.ones(MIN_SCENES + 30))
-    assert (found.low, found.high) == (1, 1)
-    assert (
-        found.reason
-        == f"no width: 50 scenes all alike; by the rule of three, 3 / {MIN_OBJECTS} objects, others may differ"
-    )
-    many, mixed = ObjectBootstrap(enough.objects, draws=20), torch.ones(50)
-    mixed[0] = 0
-    assert many.mean(torch.ones(len(enough))).reason is None
-    assert ObjectBootstrap(enough.objects[:50], draws=20).mean(mixed).reason is None
-
-
-def test_nothing_to_score_and_no_variance_are_said() -> None:
-    boot = ObjectBootstrap(SCENES.objects, draws=10)
-    nothing, ones = torch.zeros(len(SCENES), dtype=torch.bool), torch.ones(len(SCENES))
-    assert boot.mean(ones, nothing).value is None
-    assert boot.mean(ones, nothing).reason == "nothing to score"
-    assert boot.explained(0 * ones, 0 * ones).reason == "no variance"
-    assert ObjectBootstrap(SCENES.objects[:0], draws=10).mean(ones[:0]).reason == "nothing to score"
-
-
-def test_empty_slots_weigh_nothing_in_the_count_of_objects() -> None:
-    space = ConceptSpace(color=10, shape=2)
-    ragged = Scenes.join([space.all_scenes(1), space.sample_scenes(30, 3, generator=generator())])
-    found = ObjectBootstrap(ragged.objects, draws=30).mean(torch.ones(len(ragged)))
-    assert found.objects == len(set(ragged.objects[ragged.filled].tolist()))
-    assert found.low == pytest.approx(1)
-
-
-@FEW
-@given(seed=st.integers(0, 500))
-def test_intervals_do_not_depend_on_the_order_of_rows(seed: int) -> None:
-    order = list(range(len(SCENES)))
-    random.Random(seed).shuffle(order)
-    outcomes = torch.rand(len(SCENES), generator=generator(seed))
-    first = ObjectBootstrap(SCENES.objects, draws=40).mean(outcomes)
-    second = ObjectBootstrap(SCENES.objects[order], draws=40).mean(outcomes[order])
-    assert (first.value, first.low, first.high) == pytest.approx((second.value, second.low, second.high))
-
-
 def test_every_tie_is_found_whatever_its_place() -> None:
     for places in itertools.combinations(range(5), 2):
         scores = torch.zeros(1, 5, dtype=torch.float64)
@@ -377,12 +229,3 @@ def test_every_tie_is_found_whatever_its_place() -> None:
         key = torch.arange(5)[:, None]
         found = retrieve(scores, torch.tensor([[places[0]]]), key)
         assert (found.hits.item(), found.tied.item()) == (0.5, 2)
-
-
-def test_rows_of_one_scene_are_one_piece_of_evidence():
-    objects = torch.stack([torch.arange(400) % 20, torch.arange(400) // 20], dim=1)
-    hits = torch.ones(400)
-    few = ObjectBootstrap(objects, scenes=torch.arange(400) % 8).mean(hits)
-    assert (few.value, few.low, few.n) == (1.0, None, 400)
-    assert few.reason == "no interval: 20 objects and 8 scenes (needs 8 and 20)"
-    assert ObjectBootstrap(objects, scenes=torch.arange(400) % 30).mean(hits).low == 1.0

@@ -1,17 +1,10 @@
-"""One definition for each measure: recognition, retrieval, R2, their levels, ties and intervals.
+"""One definition for each measure: recognition, retrieval, their levels and ties.
 
 Ties. Two scores are equal when they differ by no more than a relative tolerance: `TIE` for float64, `TIE_FLOAT32` for
 float32. A tie is never a win in recognition; retrieval counts one over the number tied. Tie rates are reported.
-
-Intervals resample objects, not scenes: scenes that share an object are not independent. In each draw objects are drawn
-with replacement, and a scene weighs the product of the multiplicities of the objects that it holds, each once; fits are
-held fixed. Were an object that stands in two slots squared, its scenes would weigh twice as much as others on average,
-and the draws would lie beside the value.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -22,12 +15,6 @@ TIE = 1e-8
 """Relative difference below which two float64 scores are tied."""
 TIE_FLOAT32 = 1e-6
 """The same for float32 scores, whose rounding is coarser."""
-MIN_OBJECTS = 8
-"""Fewest objects that may be resampled for an interval."""
-MIN_SCENES = 20
-"""Fewest scored scenes for an interval."""
-WEIGHTS_KEPT = 2**24
-"""Most weights, scenes times draws, that a bootstrap keeps (8 bytes each)."""
 CLEAR_CEILING = 0.05
 """How far the probes' ceiling stands above a bag of concepts where the way between the two is a scale at all."""
 
@@ -271,153 +258,3 @@ def rescale(value: float, bag_of_concepts: float, ceiling: float) -> float | Non
     return (
         None if ceiling - bag_of_concepts < CLEAR_CEILING else (value - bag_of_concepts) / (ceiling - bag_of_concepts)
     )
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A value with its 95 % interval over objects, or the reason for having none."""
-
-    value: float | None
-    low: float | None = None
-    high: float | None = None
-    n: int = 0
-    objects: int = 0
-    reason: str | None = None
-
-
-FEW_ALIKE = 60
-"""Below so many scenes that are all alike, an interval without width comes with a reason: no draw can vary."""
-
-
-def ends(draws: Float[Tensor, " draw"], value: float) -> tuple[float, float]:
-    """Ends of the 95 % interval of a value from its draws, NaN draws aside: their quantiles, and never short of it.
-
-    Example:
-        >>> ends(torch.tensor([0.25, 0.25, 0.25]), 0.5)
-        (0.25, 0.5)
-    """
-    low, high = torch.nanquantile(draws, torch.tensor([0.025, 0.975], dtype=draws.dtype)).tolist()
-    return min(low, value), max(high, value)
-
-
-class ObjectBootstrap:
-    """Intervals for statistics of scenes, by resampling the objects that occur in them.
-
-        weight of scene s in a draw = prod over the distinct objects o of s of (multiplicity of o in the draw)
-
-    An interval runs between the 2.5 % and 97.5 % quantiles of the draws, and as far as the value where few draws lie on
-    one side of it. For two slots the weighted sum of outcomes is a bilinear form in the multiplicities, so a draw costs
-    objects^2 whatever the number of scenes. Where there are fewer scenes than that, or more slots, scenes' weights are
-    kept.
-
-    Args:
-        objects: object id in each slot of every scored row; negative where empty.
-        draws: number of resamplings.
-        seed: of the draws.
-        scenes: which scene each row is scored on; rows of one scene are one piece of evidence when it is counted
-            whether there is enough for an interval. By default every row is a scene of its own.
-
-    Example:
-        >>> from colligate.scenes.space import ConceptSpace
-        >>> scenes = ConceptSpace(color=5, shape=5).all_scenes(slots=2)
-        >>> estimate = ObjectBootstrap(scenes.objects, seed=0).mean((scenes.objects[:, 0] < 10).double())
-        >>> round(estimate.value, 2), estimate.low < 0.4 < estimate.high
-        (0.4, True)
-    """
-
-    def __init__(
-        self,
-        objects: Int[Tensor, "row slot"],
-        *,
-        draws: int = 1000,
-        seed: int = 0,
-        scenes: Int[Tensor, " row"] | None = None,
-    ) -> None:
-        self.rows, self.slots = objects.shape
-        self._scene = None if scenes is None else scenes.unique(return_inverse=True)[1]
-        known, dense = objects.unique(return_inverse=True)
-        empty = bool(len(known)) and int(known[0]) < 0
-        self.objects = len(known) - int(empty)
-        self._dense = dense if empty else dense + 1  # 0 weighs nothing: an empty slot, or one whose object was counted
-        for slot in range(1, self.slots):
-            again = (self._dense[:, :slot] == self._dense[:, slot, None]).any(1)
-            self._dense[:, slot].masked_fill_(again, 0)
-        generator = torch.Generator().manual_seed(seed)
-        counts = torch.zeros(draws, max(self.objects, 1), dtype=torch.float64)
-        if self.objects:
-            drawn = torch.randint(self.objects, (draws, self.objects), generator=generator)
-            counts.scatter_add_(1, drawn, torch.ones(drawn.shape, dtype=torch.float64))
-        fixed = torch.ones(draws, 1, dtype=torch.float64)
-        self._multiplicity = torch.cat([fixed, counts], dim=1)
-
-    def mean(self, outcomes: Tensor, rows: Bool[Tensor, " row"] | None = None) -> Estimate:
-        """Mean outcome over the rows, or over those that `rows` selects, with its interval."""
-        selected = torch.ones(self.rows, dtype=torch.bool) if rows is None else rows
-        ones = selected.double()
-        return self._ratio(torch.where(selected, outcomes.double(), 0.0), ones, selected, complement=False)
-
-    def explained(
-        self, errors: Float[Tensor, " row"], totals: Float[Tensor, " row"], rows: Bool[Tensor, " row"] | None = None
-    ) -> Estimate:
-        """R2 = 1 - sum of squared errors / sum of squares around the centre, with its interval."""
-        selected = torch.ones(self.rows, dtype=torch.bool) if rows is None else rows
-        return self._ratio(
-            torch.where(selected, errors.double(), 0.0),
-            torch.where(selected, totals.double(), 0.0),
-            selected,
-            complement=True,
-        )
-
-    def ratios(self, upper: Float[Tensor, " row"], lower: Float[Tensor, " row"]) -> Float[Tensor, " draw"]:
-        """The ratio of two weighted sums in every draw; NaN where a draw weighs nothing.
-
-        Draws depend on the objects and the seed alone, so that ratios of two models on the same scenes pair up.
-        """
-        sums = self.weighted_sums(torch.stack([upper.double(), lower.double()]))
-        return torch.where(sums[1] != 0, sums[0] / torch.where(sums[1] != 0, sums[1], 1.0), torch.nan)
-
-    def _ratio(self, upper: Tensor, lower: Tensor, selected: Tensor, *, complement: bool) -> Estimate:
-        n = int(selected.sum())
-        shown = torch.bincount(self._dense[selected].flatten(), minlength=self._multiplicity.shape[1]) > 0
-        objects = int(shown[1:].sum())
-        total = float(lower.sum())
-        if n == 0 or total <= 0:
-            return Estimate(None, n=n, objects=objects, reason="nothing to score" if n == 0 else "no variance")
-        value = float(upper.sum()) / total
-        value = 1 - value if complement else value
-        scenes = n if self._scene is None else int((torch.bincount(self._scene[selected]) > 0).sum())
-        if objects < MIN_OBJECTS or scenes < MIN_SCENES:
-            reason = f"no interval: {objects} objects and {scenes} scenes (needs {MIN_OBJECTS} and {MIN_SCENES})"
-            return Estimate(value, n=n, objects=objects, reason=reason)
-        sums = self.weighted_sums(torch.stack([upper, lower]))
-        ratios = sums[0] / sums[1].clamp(min=1e-300)
-        ratios = (1 - ratios if complement else ratios)[sums[1] > 0]
-        low, high = ends(ratios, value)
-        alike = f"no width: {scenes} scenes all alike; by the rule of three, 3 / {objects} objects, others may differ"
-        return Estimate(value, low, high, n, objects, alike if low == high and scenes < FEW_ALIKE else None)
-
-    def weighted_sums(self, outcomes: Float[Tensor, "statistic row"]) -> Float[Tensor, "statistic draw"]:
-        """Sum of each statistic over the rows, weighted, in every draw."""
-        draws, size = self._multiplicity.shape
-        small = self.rows * draws <= WEIGHTS_KEPT
-        if self.slots == 2 and size <= 2000 and (size**2 <= self.rows or not small):
-            pair = self._dense[:, 0] * size + self._dense[:, 1]
-            table = torch.zeros(len(outcomes), size * size, dtype=torch.float64)
-            table.index_add_(1, pair, outcomes)
-            left = self._multiplicity @ table.reshape(len(outcomes), size, size)
-            return (left * self._multiplicity).sum(-1)
-        if small:
-            return outcomes @ self._weights.T
-        block = max(1, WEIGHTS_KEPT // self.rows)
-        return torch.cat([outcomes @ self._products(some).T for some in self._multiplicity.split(block)], dim=1)
-
-    @cached_property
-    def _weights(self) -> Float[Tensor, "draw row"]:
-        return self._products(self._multiplicity)
-
-    def _products(self, multiplicity: Float[Tensor, "draw object"]) -> Float[Tensor, "draw row"]:
-        """Product of the multiplicities of each row's objects."""
-        weights = multiplicity[:, self._dense[:, 0]]
-        for slot in range(1, self.slots):
-            weights *= multiplicity[:, self._dense[:, slot]]
-        return weights

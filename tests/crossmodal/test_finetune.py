@@ -170,7 +170,7 @@ def test_nothing_is_kept_that_validation_does_not_prefer(trained: Path, world: W
     assert fit.chosen == "none"
     assert fit.validation[0] == fit.validation[1] == fit.curve[0]
     torch.testing.assert_close(fit.applied(data).vectors, data.vectors)
-    rows = {row.id: row.value for row in repair_rows(data, split, tuner, draws=20).rows}
+    rows = {row.id: row.value for row in repair_rows(data, split, tuner).rows}
     assert rows["crossmodal.repair.lift.object"] == 0.0
 
 

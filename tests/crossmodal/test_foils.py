@@ -123,8 +123,8 @@ def test_left_right_captions_name_the_relation():
 
 def test_rows_are_documented_and_hold_ties_and_chance(pair: Callable, documented: Callable[[str], bool]):
     it = pair("mismatched", 256)
-    rows = foil_rows(it.scenes, it.model.towers["text"], it.world.captions, draws=50)
-    rows += bias_rows(it.scenes, it.queries, draws=50)
+    rows = foil_rows(it.scenes, it.model.towers["text"], it.world.captions)
+    rows += bias_rows(it.scenes, it.queries)
     assert [row.id for row in rows if not documented(row.id)] == []
     found = {row.id: row for row in rows}
     assert found["crossmodal.foil.swapped"].chance == 0.5
@@ -141,7 +141,7 @@ def test_a_larger_object_that_weighs_more_is_found():
     from colligate.crossmodal.queries import QueryVectors
     from colligate.embeddings import Embeddings
 
-    rows = bias_rows(Embeddings(vectors, world.scenes), QueryVectors(space, None, one), draws=50)
+    rows = bias_rows(Embeddings(vectors, world.scenes), QueryVectors(space, None, one))
     assert rows[1].value == 1.0
     assert rows[0].value == pytest.approx(0.5, abs=0.2)
 
@@ -198,13 +198,11 @@ def test_tables_of_a_thousand_rows_go_through_the_same_code(layout: str, picture
     text = load_model("oracle:pair-bag:32").towers["text"]
     vectors = torch.randn(len(found.pictures), 32, generator=torch.Generator().manual_seed(0))
     if isinstance(found.table, FoilTable):
-        pairs = table_rows("crossmodal.foil.table", vectors, text, found.table, draws=20)
+        pairs = table_rows("crossmodal.foil.table", vectors, text, found.table)
         values = {row.id: row.value or 0.0 for row in pairs}
         assert values["crossmodal.foil.table.ties"] > 0  # the same words in another order
     else:
-        rows = {
-            row.id: row.value for row in group_rows("crossmodal.groups.table", vectors, text, found.table, draws=20)
-        }
+        rows = {row.id: row.value for row in group_rows("crossmodal.groups.table", vectors, text, found.table)}
         assert rows["crossmodal.groups.table.text"] == pytest.approx(0.25)
 
 
@@ -240,7 +238,7 @@ def test_sets_of_word_orders_are_read_in_all_their_layouts(
             drawn = [torch.Generator().manual_seed(sum(map(ord, "".join(sorted(text))))) for text in items]
             return torch.stack([torch.randn(32, generator=g) for g in drawn])
 
-    judged = {row.id: row for row in table_rows("crossmodal.foil.table", vectors, Bag(), table, draws=20)}
+    judged = {row.id: row for row in table_rows("crossmodal.foil.table", vectors, Bag(), table)}
     assert [id for id in judged if not documented(id)] == []
     assert judged["crossmodal.foil.table"].value == 0.5
     assert judged["crossmodal.foil.table.ties"].value == 1.0
@@ -282,7 +280,7 @@ def test_a_caption_must_beat_all_its_foils():
         "mine", torch.zeros(6, dtype=torch.int64), ("right",) * 6, ("wrong", "worse", "wrong", "near", "best", "worse"),
         kinds=("a", "b") * 3, groups=torch.tensor([0, 0, 1, 1, 2, 2]),
     )  # fmt: skip
-    found = {row.id: row for row in table_rows("t", torch.tensor([[1.0, 0.0]]), Axes(), table, draws=20)}
+    found = {row.id: row for row in table_rows("t", torch.tensor([[1.0, 0.0]]), Axes(), table)}
     assert found["t.all"].value == pytest.approx((1 + 0.5 + 0) / 3)
     assert found["t.all"].chance == pytest.approx(1 / 3)
     assert found["t.a"].value == pytest.approx(2 / 3)
@@ -305,7 +303,7 @@ def test_bag_identical_rows_stand_apart(pictures: Path, tmp_path: Path):
     assert isinstance(found.table, FoilTable)
     assert int(found.table.same_words.sum()) == 30
     text = load_model("oracle:pair-bag:32").towers["text"]
-    judged = table_rows("crossmodal.foil.table", torch.eye(4, 32) + 1, text, found.table, draws=20)
+    judged = table_rows("crossmodal.foil.table", torch.eye(4, 32) + 1, text, found.table)
     ids = {row.id: row for row in judged}
     assert ids["crossmodal.foil.table.same_words"].n == 30
     assert ids["crossmodal.foil.table.same_words.ties"].value == 1.0

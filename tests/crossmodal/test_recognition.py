@@ -101,7 +101,7 @@ def values_of(rows: list[Row]) -> dict[str, Any]:
 )
 def test_pairs_of_towers_answer_as_they_were_made_to(pair: Callable, name: str, concept: float, swap: float):
     it = pair(name, 256)
-    rows = recognition_rows(it.scenes, it.queries, draws=50)
+    rows = recognition_rows(it.scenes, it.queries)
     found = values_of(rows)
     assert found["crossmodal.concept"] == pytest.approx(concept, abs=0.05)
     assert found["crossmodal.object.swap"] == pytest.approx(swap, abs=0.08)
@@ -114,16 +114,16 @@ def test_pairs_of_towers_answer_as_they_were_made_to(pair: Callable, name: str, 
 def test_captions_find_their_own_objects_where_pictures_do_not(pair: Callable):
     it = pair("mismatched", 256)
     said = Embeddings(it.model.towers["text"].embed(it.world.texts()), it.world.scenes)
-    found = values_of(recognition_rows(said, it.queries, prefix="crossmodal.text", draws=50))
+    found = values_of(recognition_rows(said, it.queries, prefix="crossmodal.text"))
     assert found["crossmodal.text.object"] > 0.99
-    assert values_of(reverse_rows(it.scenes, it.queries, draws=50))["crossmodal.reverse.object.area"] < 0.99
+    assert values_of(reverse_rows(it.scenes, it.queries))["crossmodal.reverse.object.area"] < 0.99
 
 
 def test_alignment_says_which_part_is_shared(pair: Callable):
     cosines = {}
     for name in ("aligned", "mismatched", "rotated", "bag"):
         it = pair(name, 256)
-        cosines[name] = values_of(alignment_rows(it.scenes, it.queries, draws=50))
+        cosines[name] = values_of(alignment_rows(it.scenes, it.queries))
     for part in ("object", "concept", "interaction"):
         assert cosines["aligned"][f"crossmodal.alignment.{part}.cosine"] > 0.99
         assert abs(cosines["rotated"][f"crossmodal.alignment.{part}.cosine"]) < 0.1
@@ -137,7 +137,7 @@ def test_alignment_says_which_part_is_shared(pair: Callable):
 
 def test_taking_out_what_binds_leaves_a_bag_of_concepts(pair: Callable):
     it = pair("aligned", 256)
-    found = values_of(without_rows(it.scenes, it.queries, draws=50))
+    found = values_of(without_rows(it.scenes, it.queries))
     for tower in ("scene", "text"):
         assert found[f"crossmodal.without.{tower}.interaction.concept"] > 0.99
         assert found[f"crossmodal.without.{tower}.interaction.object.swap"] < 0.35
@@ -148,9 +148,9 @@ def test_taking_out_what_binds_leaves_a_bag_of_concepts(pair: Callable):
 
 def test_every_id_is_documented(pair: Callable, documented: Callable[[str], bool]):
     it = pair("aligned", 256)
-    rows = [*recognition_rows(it.scenes, it.queries, draws=50), *reverse_rows(it.scenes, it.queries, draws=50)]
-    rows += [*alignment_rows(it.scenes, it.queries, draws=50), *without_rows(it.scenes, it.queries, draws=50)]
-    rows += recognition_rows(it.scenes, it.queries, prefix="crossmodal.text", draws=50)
+    rows = [*recognition_rows(it.scenes, it.queries), *reverse_rows(it.scenes, it.queries)]
+    rows += [*alignment_rows(it.scenes, it.queries), *without_rows(it.scenes, it.queries)]
+    rows += recognition_rows(it.scenes, it.queries, prefix="crossmodal.text")
     assert [row.id for row in rows if not documented(row.id)] == []
 
 
@@ -227,7 +227,7 @@ def test_vectors_that_do_not_match_are_told():
 
 def test_ranking_by_concept_adds_up_to_ranking_by_values(pair: Callable):
     it = pair("rotated", 32)
-    rows = reverse_rows(it.scenes, it.queries, draws=20)
+    rows = reverse_rows(it.scenes, it.queries)
     found = values_of(rows)
     for what in ("first", "area"):
         names = ("concept", "concept.color", "concept.shape")

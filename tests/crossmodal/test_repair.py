@@ -30,7 +30,7 @@ def brief(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def rows_of(data: RepairData, split: Split, **settings: Any) -> dict[str, Any]:
-    found = repair_rows(data, split, RepairSettings(**settings), draws=200).rows
+    found = repair_rows(data, split, RepairSettings(**settings)).rows
     return {row.id.removeprefix("crossmodal.repair."): row for row in found}
 
 
@@ -165,5 +165,5 @@ def test_queries_name_single_values_then_objects():
 
 
 def test_every_id_is_documented(gap: Callable[[str], RepairData], split: Split, documented: Callable[[str], bool]):
-    rows = repair_rows(gap("rotated"), split, RepairSettings(steps=0), draws=50).rows
+    rows = repair_rows(gap("rotated"), split, RepairSettings(steps=0)).rows
     assert [row.id for row in rows if not documented(row.id)] == []

@@ -71,7 +71,7 @@ def test_the_tables_are_those_of_the_weights_that_ship(name: str):
         )
         for label, part in (("seen", "fit"), ("unseen", "test"))
     }  # fmt: skip
-    rows, _ = recognition_rows(found.model, parts, coverage=0.8, family=config.family, seed=config.seed)
+    rows, _ = recognition_rows(found.model, parts, coverage=0.8, family=config.family)
     assert {row.id for row in rows} == set(table)
     for row in rows:
         assert row.value == pytest.approx(table[row.id].value, abs=1e-3)

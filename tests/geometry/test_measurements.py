@@ -22,9 +22,7 @@ from colligate.scenes.splits import ByScene, Split
 SPACE = ConceptSpace(color=4, shape=3)
 PAIRS = SPACE.all_scenes(2)
 SINGLES = SPACE.all_scenes(1)
-QUICK = Settings(
-    probes=ProbeSettings(strengths=(1e-6,), max_steps=100), edit_budget=120, draws=20, strengths=(0.5, 1.0)
-)
+QUICK = Settings(probes=ProbeSettings(strengths=(1e-6,), max_steps=100), edit_budget=120, strengths=(0.5, 1.0))
 
 
 def generator(seed: int = 0) -> torch.Generator:

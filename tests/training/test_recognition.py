@@ -97,7 +97,7 @@ def test_a_bag_stays_near_its_level_and_a_product_binds(kind, least, most):
     if kind == "product":
         model.scene.sums.weight.zero_()
     part = part_scenes(SPACE, torch.arange(16), slots=2, budget=1000, seed=0)
-    rows, arrays = recognition_rows(model, {"seen": part, "unseen": part}, coverage=0.5, family=kind, seed=0)
+    rows, arrays = recognition_rows(model, {"seen": part, "unseen": part}, coverage=0.5, family=kind)
     named = {row.id: row for row in rows}
     swaps = named["recognition.object.unseen.swaps"]
     assert least <= (swaps.value or 0.0) <= most
@@ -115,14 +115,14 @@ def test_a_bag_stays_near_its_level_and_a_product_binds(kind, least, most):
 
 def test_every_id_is_documented(documented):
     part = part_scenes(SPACE, HELD, slots=2, budget=30, seed=0)
-    rows, _ = recognition_rows(network("bag"), {"seen": part, "unseen": part}, coverage=0.5, family="bag", seed=0)
+    rows, _ = recognition_rows(network("bag"), {"seen": part, "unseen": part}, coverage=0.5, family="bag")
     assert [row.id for row in rows if not documented(row.id)] == []
     assert len(rows) == 8
 
 
 def test_no_swaps_are_said_not_scored():
     part = part_scenes(SPACE, torch.tensor([0, 5, 10]), slots=2, budget=30, seed=0)
-    rows, _ = recognition_rows(network("bag"), {"unseen": part}, coverage=0.5, family="bag", seed=0)
+    rows, _ = recognition_rows(network("bag"), {"unseen": part}, coverage=0.5, family="bag")
     [row] = [row for row in rows if row.id.endswith("swaps")]
     assert row.value is None
     assert "hold out swaps" in (row.reason or "")

@@ -19,6 +19,7 @@ from colligate.complexity.scoring import OUTCOMES, Member, Point, Scoring
 from colligate.complexity.stacks import Schedule
 from colligate.embeddings import Embeddings
 from colligate.engine import side_by_side
+from colligate.intervals import Over
 from colligate.probes import ProbeSettings, ProtocolName
 from colligate.scenes.space import Scenes
 from colligate.scenes.splits import ByObject, Split, unseen_values
@@ -60,10 +61,10 @@ class CurveSettings:
     """How far a fit's training R2 may fall short of the best known for its family."""
     retrieval_budget: int = 250
     """Most predictions of one fit that are looked up among the scenes; above it, a seeded choice."""
-    draws: int = 1000
-    """Resamplings of objects behind every interval."""
+    over: Over = "values"
+    """What intervals speak of."""
     seed: int = 0
-    """Of splits, starts, folds and resamplings."""
+    """Of splits, starts and folds."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,14 +17,10 @@ from colligate.complexity.readers import Readers
 from colligate.complexity.scoring import Point
 from colligate.complexity.stacks import Schedule
 from colligate.embeddings import Embeddings
+from colligate.intervals import Estimate, Intervals
 from colligate.measures import (
-    MIN_OBJECTS,
-    MIN_SCENES,
-    Estimate,
-    ObjectBootstrap,
     bag_of_concepts_level,
     chance_level,
-    ends,
     rescale,
 )
 from colligate.records import NO_CEILING, Row
@@ -95,12 +91,12 @@ def complexity_rows(
 
 
 class _Scorer:
-    """Pooled outcomes as values with intervals; one resampling of the objects serves all."""
+    """Pooled outcomes as values with intervals."""
 
     def __init__(self, curves: Curves) -> None:
         self.curves = curves
         scenes = curves.embeddings.scenes
-        self.bootstrap = ObjectBootstrap(scenes.objects, draws=curves.settings.draws, seed=curves.settings.seed)
+        self.intervals = Intervals(scenes.objects, scenes.values, over=curves.settings.over)
         self.objects = scenes.contains_objects()
         occurring = self.objects.any(0)
         present = self.objects[:, occurring]
@@ -118,31 +114,22 @@ class _Scorer:
         return float(self.levels[name][point.rows].mean())
 
     def sums(self, point: Point, upper: Tensor, lower: Tensor) -> Tensor:
-        """Per draw, the weighted sums of both."""
+        """Both added up by scene, since a scene may be scored in several splits."""
         stacked = torch.zeros(2, len(self.curves.embeddings), dtype=torch.float64)
         stacked[0].index_add_(0, point.rows, upper.double())
         stacked[1].index_add_(0, point.rows, lower.double())
-        return self.bootstrap.weighted_sums(stacked)
+        return stacked
 
     def estimate(self, point: Point, upper: Tensor, lower: Tensor, *, complement: bool = False) -> Estimate:
-        """A ratio of sums over the scored scenes, with its interval over objects."""
-        total, scored = float(lower.sum()), lower > 0
-        rows = point.rows[scored]
-        n, objects = len(rows.unique()), int(self.objects[rows].any(0).sum())
-        if total <= 0:
-            return Estimate(None, n=n, objects=objects, reason="nothing to score")
-        value = float(upper.sum()) / total
-        value = 1 - value if complement else value
-        if objects < MIN_OBJECTS or n < MIN_SCENES:
-            reason = f"no interval: {objects} objects and {n} scenes (needs {MIN_OBJECTS} and {MIN_SCENES})"
-            return Estimate(value, n=n, objects=objects, reason=reason)
-        return Estimate(value, *ends(self.ratios(point, upper, lower, complement=complement), value), n, objects)
+        """A ratio of sums over the scored scenes, or one minus it, with its interval."""
+        upper, lower = self.sums(point, upper, lower)
+        return self.intervals.explained(upper, lower, lower > 0) if complement else self.intervals.ratio(upper, lower)
 
-    def ratios(self, point: Point, upper: Tensor, lower: Tensor, *, complement: bool = False) -> Tensor:
-        """The same of every draw; NaN where a draw scores nothing."""
-        sums = self.sums(point, upper, lower)
-        ratios = torch.where(sums[1] > 0, sums[0] / sums[1].clamp(min=1e-300), torch.nan)
-        return 1 - ratios if complement else ratios
+    def scored(self, points: Sequence[Point]) -> Tensor:
+        """Which scenes have a part in any of these points."""
+        scored = torch.zeros(len(self.curves.embeddings), dtype=torch.bool)
+        scored[torch.cat([point.rows for point in points])] = True
+        return scored
 
     def outcome(self, point: Point, name: str) -> tuple[Tensor, Tensor]:
         """An outcome and where it is defined, as sums."""
@@ -288,11 +275,11 @@ class _Ceiling(NamedTuple):
 
 
 class _Height(NamedTuple):
-    """Object recognition of one point, rescaled: its value in the data and in every draw, or why there is none."""
+    """Object recognition of one point, rescaled, and what each scene adds to its error; or why there is none."""
 
     point: Point
     value: float | None = None
-    draws: Tensor | None = None
+    influence: Tensor | None = None
     reason: str | None = None
 
 
@@ -309,40 +296,39 @@ def _height(scorer: _Scorer, point: Point, top: _Ceiling) -> _Height:
     values, defined = scorer.outcome(point, "object")
     ceiling, _ = scorer.outcome(top.point, "object")
     sums = scorer.sums(point, (values - level) * defined, (ceiling - level) * defined)
-    return _Height(point, value, sums[0] / torch.where(sums[1].abs() > 1e-9, sums[1], torch.nan))
+    return _Height(point, value, scorer.intervals.influence(*sums))
 
 
 def _height_row(scorer: _Scorer, height: _Height) -> Row:
     row = _row(scorer.curves, "rescaled.complexity.object", height.point, reason=height.reason)
-    if height.value is None or height.draws is None:
+    if height.value is None or height.influence is None:
         return row
     counts = scorer.estimate(height.point, *scorer.outcome(height.point, "object"))
     row = replace(row, value=height.value, n=counts.n, objects=counts.objects, bag_of_concepts=0.0)
     if counts.low is None:
         return replace(row, reason=counts.reason)
-    low, high = ends(height.draws, height.value)
-    return replace(row, low=low, high=high)
+    around = scorer.intervals.around(height.value, height.influence, scorer.scored([height.point]))
+    return replace(row, low=around.low, high=around.high, reason=around.reason)
 
 
 def _area(scorer: _Scorer, points: Sequence[Point], heights: Sequence[_Height]) -> Row:
     base = Row(id="complexity.area", on="test", protocol=scorer.curves.settings.protocol, family=points[0].family,
                bag_of_concepts=0.0, seeds=max(len(p.split.unique()) for p in points) or None)  # fmt: skip
-    there = [(h.point.coverage, h.value, h.draws) for h in heights if h.value is not None and h.draws is not None]
+    there = [h for h in heights if h.value is not None and h.influence is not None]
     low = [f"{height.point.coverage:g}" for height in heights if height.reason == NO_CEILING]
     if not there and low:
         return replace(base, reason=f"{NO_CEILING} (coverage {', '.join(low)})")
     if not there:
         return replace(base, reason="at no coverage is this family identified, fitted adequately and shown every value")
-    coverages = [coverage for coverage, _, _ in there]
+    coverages = [height.point.coverage for height in there]
     weights = torch.tensor(_trapezoids(coverages), dtype=torch.float64)
-    value = float(torch.tensor([value for _, value, _ in there], dtype=torch.float64) @ weights)
-    objects = int(scorer.objects[torch.cat([p.rows for p in points])].any(0).sum())
+    value = float(torch.tensor([height.value for height in there], dtype=torch.float64) @ weights)
+    influence = torch.stack([height.influence for height in there if height.influence is not None], dim=1) @ weights
+    around = scorer.intervals.around(value, influence, scorer.scored([height.point for height in there]))
     left_out = [f"{p.coverage:g}" for p in points if p.coverage not in coverages]
     reason = f"coverages {', '.join(left_out)} left out" if left_out else None
-    if objects < MIN_OBJECTS:
-        return replace(base, value=value, objects=objects, reason=reason)
-    around = ends((torch.stack([draws for _, _, draws in there], dim=1) * weights).sum(1), value)
-    return replace(base, value=value, low=around[0], high=around[1], objects=objects, reason=reason)
+    reason = "; ".join(one for one in (reason, around.reason) if one) or None
+    return replace(base, value=value, low=around.low, high=around.high, objects=around.objects, reason=reason)
 
 
 def _trapezoids(coverages: Sequence[float]) -> list[float]:
@@ -365,15 +351,14 @@ def code_rows(
     except ValueError as error:
         return [Row(id="complexity.bits", on="test", reason=str(error))]
     base = lengths[0]
-    bootstrap = ObjectBootstrap(
-        embeddings.scenes.objects[base.rows], draws=settings.curves.draws, seed=settings.curves.seed
-    )
+    coded = embeddings.scenes[base.rows]
+    intervals = Intervals(coded.objects, coded.values, over=settings.curves.over)
     found = list[Row]()
     for one in lengths:
         for id, bits in (("bits", one.bits), ("bits_saved", base.bits - one.bits)):
             if id == "bits_saved" and one is base:
                 continue
-            got = bootstrap.mean(bits)
+            got = intervals.mean(bits)
             found.append(Row(
                 id=f"complexity.{id}", on="test", family=one.family, value=got.value, low=got.low, high=got.high,
                 n=got.n, objects=got.objects, seeds=1, reason=got.reason,

@@ -13,7 +13,7 @@ from colligate.crossmodal.measurements import estimate_row
 from colligate.crossmodal.queries import QueryVectors
 from colligate.embedders import Tower
 from colligate.embeddings import Embeddings
-from colligate.measures import ObjectBootstrap
+from colligate.intervals import Intervals, Over
 from colligate.records import Row
 from colligate.scenes.captions import CaptionTemplate
 from colligate.scenes.space import Scenes
@@ -25,7 +25,7 @@ def foil_rows(
     captions: CaptionTemplate,
     types: tuple[FoilType, ...] = FOILS,
     *,
-    draws: int = 1000,
+    over: Over = "values",
     seed: int = 0,
 ) -> list[Row]:
     """Does each scene lie nearer to its caption than to every kind of foil, and pairs of scenes to each other's?
@@ -35,8 +35,8 @@ def foil_rows(
         tower: reads texts.
         captions: says scenes and foils.
         types: kinds of foils.
-        draws: resamplings of objects.
-        seed: of foils that are drawn, and of the resamplings.
+        over: what intervals speak of.
+        seed: of foils that are drawn.
 
     Raises:
         ValueError: a scene and its foil can't be said.
@@ -58,15 +58,14 @@ def foil_rows(
             rows.append(Row(id=f"crossmodal.foil.{kind.name}", reason=str(error)))
             continue
         rows += table_rows(
-            f"crossmodal.foil.{table.name}", embeddings.vectors, tower, table, scenes.objects[table.rows], draws=draws,
-            seed=seed,
+            f"crossmodal.foil.{table.name}", embeddings.vectors, tower, table, scenes[table.rows], over=over,
         )  # fmt: skip
     try:
         groups = swap_groups(scenes, captions)
     except ValueError as error:
         return [*rows, Row(id="crossmodal.groups.group", reason=str(error))]
-    objects = scenes.objects[groups.rows[:, 0]]
-    return rows + group_rows("crossmodal.groups", embeddings.vectors, tower, groups, objects, draws=draws, seed=seed)
+    shown = scenes[groups.rows[:, 0]]
+    return rows + group_rows("crossmodal.groups", embeddings.vectors, tower, groups, shown, over=over)
 
 
 def table_rows(
@@ -74,10 +73,9 @@ def table_rows(
     pictures: Float[Tensor, "picture dim"],
     tower: Tower,
     table: FoilTable,
-    resampled: Int[Tensor, "pair slot"] | None = None,
+    shown: Scenes | None = None,
     *,
-    draws: int = 1000,
-    seed: int = 0,
+    over: Over = "values",
 ) -> list[Row]:
     """The share of pairs whose caption wins, ties as one half; the share of ties; and both where the words are alike.
 
@@ -89,28 +87,25 @@ def table_rows(
         pictures: vectors of the pictures that `table` points at.
         tower: reads texts.
         table: pairs.
-        resampled: the objects of each pair; by default the pictures themselves are resampled.
-        draws: resamplings.
-        seed: of them.
+        shown: the scene of each pair; without it, pairs of one picture are alike and all others apart.
+        over: what intervals speak of.
     """
     outcomes = judge_foils(pictures, tower, table)
-    bootstrap = ObjectBootstrap(table.rows[:, None] if resampled is None else resampled, draws=draws, seed=seed)
+    intervals = _intervals(table.rows[:, None], shown, over)
     note = "both captions are true: one half is no preference" if table.control else None
-    rows = _judged(id, outcomes, bootstrap, torch.ones(len(table.rows), dtype=torch.bool), reason=note)
+    rows = _judged(id, outcomes, intervals, torch.ones(len(table.rows), dtype=torch.bool), reason=note)
     alike = table.same_words
     if bool(alike.any()) and not bool(alike.all()):
-        rows += _judged(f"{id}.same_words", outcomes, bootstrap, alike, reason=note)
+        rows += _judged(f"{id}.same_words", outcomes, intervals, alike, reason=note)
     for kind in dict.fromkeys(table.kinds):
         where = torch.tensor([one == kind for one in table.kinds])
-        rows += _judged(f"{id}.{kind}", outcomes, bootstrap, where, reason=note)
+        rows += _judged(f"{id}.{kind}", outcomes, intervals, where, reason=note)
     if table.groups is not None:
-        rows.append(_beating_all(f"{id}.all", outcomes, table, table.groups, draws, seed))
+        rows.append(_beating_all(f"{id}.all", outcomes, table, table.groups))
     return rows
 
 
-def _beating_all(
-    id: str, outcomes: FoilOutcomes, table: FoilTable, groups: Int[Tensor, " pair"], draws: int, seed: int
-) -> Row:
+def _beating_all(id: str, outcomes: FoilOutcomes, table: FoilTable, groups: Int[Tensor, " pair"]) -> Row:
     num = int(groups.max()) + 1
     foils, lost, ties = (torch.zeros(num).index_add_(0, groups, of) for of in (
         torch.ones(len(groups)), (outcomes.hits == 0).float(), outcomes.ties.float()
@@ -118,14 +113,14 @@ def _beating_all(
     pictures = torch.zeros(num, dtype=torch.int64)
     pictures[groups] = table.rows
     hits = torch.where(lost > 0, 0.0, 1 / (1 + ties))
-    bootstrap = ObjectBootstrap(pictures[:, None], draws=draws, seed=seed)
-    return estimate_row(id, bootstrap.mean(hits), chance=float((1 / (1 + foils)).mean()))
+    intervals = Intervals(pictures[:, None])
+    return estimate_row(id, intervals.mean(hits), chance=float((1 / (1 + foils)).mean()))
 
 
-def _judged(id: str, outcomes: FoilOutcomes, bootstrap: ObjectBootstrap, where: Tensor, **more: Any) -> list[Row]:
+def _judged(id: str, outcomes: FoilOutcomes, intervals: Intervals, where: Tensor, **more: Any) -> list[Row]:
     return [
-        estimate_row(id, bootstrap.mean(outcomes.hits, where), chance=0.5, **more),
-        estimate_row(f"{id}.ties", bootstrap.mean(outcomes.ties.double(), where)),
+        estimate_row(id, intervals.mean(outcomes.hits, where), chance=0.5, **more),
+        estimate_row(f"{id}.ties", intervals.mean(outcomes.ties.double(), where)),
     ]
 
 
@@ -134,32 +129,28 @@ def group_rows(
     pictures: Float[Tensor, "picture dim"],
     tower: Tower,
     table: GroupTable,
-    resampled: Int[Tensor, "group slot"] | None = None,
+    shown: Scenes | None = None,
     *,
-    draws: int = 1000,
-    seed: int = 0,
+    over: Over = "values",
 ) -> list[Row]:
     """Text, image and group score of groups of two pictures and two captions, and the share with a tie."""
     outcomes = judge_groups(pictures, tower, table)
-    bootstrap = ObjectBootstrap(table.rows[:, :1] if resampled is None else resampled, draws=draws, seed=seed)
+    intervals = _intervals(table.rows[:, :1], shown, over)
     rows = [
-        estimate_row(f"{id}.{name}", bootstrap.mean(getattr(outcomes, name)), chance=chance, bag_of_concepts=chance)
+        estimate_row(f"{id}.{name}", intervals.mean(getattr(outcomes, name)), chance=chance, bag_of_concepts=chance)
         for name, chance in GROUP_CHANCE.items()
     ]
-    return [*rows, estimate_row(f"{id}.ties", bootstrap.mean(outcomes.ties.double()))]
+    return [*rows, estimate_row(f"{id}.ties", intervals.mean(outcomes.ties.double()))]
 
 
-def bias_rows(
-    embeddings: Embeddings, queries: QueryVectors, *, of: str = "scene", draws: int = 1000, seed: int = 0
-) -> list[Row]:
+def bias_rows(embeddings: Embeddings, queries: QueryVectors, *, of: str = "scene", over: Over = "values") -> list[Row]:
     """Does the first object, or the larger one, weigh more than the other? One half is no bias.
 
     Args:
         embeddings: of pictures (first: the first slot's place) or of captions (first: the one mentioned first).
         queries: of the text tower.
         of: scene or text, for the ids.
-        draws: resamplings of objects.
-        seed: of them.
+        over: what intervals speak of.
 
     Example:
         >>> from colligate.crossmodal.queries import embed_queries
@@ -172,16 +163,21 @@ def bias_rows(
     """
     scenes = embeddings.scenes
     rows = [_bias(f"crossmodal.bias.{of}.first", scenes, *first_mentioned(scenes, embeddings.vectors, queries.objects),
-                  draws, seed)]  # fmt: skip
+                  over)]  # fmt: skip
     name = next((name for name in scenes.space.names if name == "size"), None)
     if name is None:
         return [*rows, Row(id=f"crossmodal.bias.{of}.larger", reason="the world has no concept of size")]
     found = larger_object(scenes, embeddings.vectors, queries.objects, size=name)
-    return [*rows, _bias(f"crossmodal.bias.{of}.larger", scenes, *found, draws, seed)]
+    return [*rows, _bias(f"crossmodal.bias.{of}.larger", scenes, *found, over)]
 
 
-def _bias(id: str, scenes: Scenes, outcomes: FoilOutcomes, rows: Tensor, draws: int, seed: int) -> Row:
+def _bias(id: str, scenes: Scenes, outcomes: FoilOutcomes, rows: Tensor, over: Over) -> Row:
     if not len(rows):
         return Row(id=id, reason="no scene has two objects that differ")
-    bootstrap = ObjectBootstrap(scenes.objects[rows], draws=draws, seed=seed)
-    return estimate_row(id, bootstrap.mean(outcomes.hits), chance=0.5)
+    intervals = _intervals(rows[:, None], scenes[rows], over)
+    return estimate_row(id, intervals.mean(outcomes.hits), chance=0.5)
+
+
+def _intervals(pictures: Int[Tensor, "row 1"], shown: Scenes | None, over: Over) -> Intervals:
+    """Over the values or objects shown, where they are known, else over the pictures."""
+    return Intervals(pictures) if shown is None else Intervals(shown.objects, shown.values, over=over)

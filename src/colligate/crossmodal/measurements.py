@@ -19,7 +19,8 @@ from colligate.crossmodal.alignment import (
 from colligate.crossmodal.queries import QueryVectors
 from colligate.crossmodal.recognition import CrossRecognition, Ranked, rank_scenes, recognise_queries
 from colligate.embeddings import Embeddings
-from colligate.measures import Estimate, ObjectBootstrap, chance_level, chance_of_order
+from colligate.intervals import Estimate, Intervals, Over
+from colligate.measures import chance_level, chance_of_order
 from colligate.probes import swap_foils
 from colligate.records import Row
 from colligate.scenes.space import Scenes
@@ -51,11 +52,11 @@ def swap_level(scenes: Scenes) -> Float[Tensor, " scene"]:
 
 
 class CrossScorer:
-    """Outcomes of scenes to rows, one resampling of their objects for all."""
+    """Outcomes of scenes to rows."""
 
-    def __init__(self, scenes: Scenes, *, draws: int = 1000, seed: int = 0) -> None:
+    def __init__(self, scenes: Scenes, *, over: Over = "values") -> None:
         self.scenes = scenes
-        self.bootstrap = ObjectBootstrap(scenes.objects, draws=draws, seed=seed)
+        self.intervals = Intervals(scenes.objects, scenes.values, over=over)
         self.concept_chance = [chance_level(scenes.contains(c)) for c in range(scenes.space.num_concepts)]
         self.swap_level = swap_level(scenes)
 
@@ -83,7 +84,7 @@ class CrossScorer:
                     given[key] = level
                 elif bool(where.any()):
                     given[key] = float(level[where].mean())
-            return estimate_row(f"{prefix}.{name}{suffix}", self.bootstrap.mean(outcomes, where), **given)
+            return estimate_row(f"{prefix}.{name}{suffix}", self.intervals.mean(outcomes, where), **given)
 
         rows = list[Row]()
         if found.concepts.shape[1]:
@@ -112,8 +113,7 @@ def recognition_rows(
     queries: QueryVectors,
     *,
     prefix: str = "crossmodal",
-    draws: int = 1000,
-    seed: int = 0,
+    over: Over = "values",
     on: str = "all",
 ) -> list[Row]:
     """Does each scene's vector lie nearer to the texts that are true of it than to all others? Definitions 3.3, 3.4.
@@ -122,8 +122,7 @@ def recognition_rows(
         embeddings: of the scene tower, or of the text tower (captions against object texts).
         queries: of the text tower.
         prefix: what the ids begin with.
-        draws: resamplings of objects.
-        seed: of them.
+        over: what intervals speak of.
         on: which rows these are.
 
     Example:
@@ -138,10 +137,10 @@ def recognition_rows(
     """
     objects = embeddings.scenes.contains_objects().any(0)
     found = recognise_queries(embeddings.vectors, embeddings.scenes, queries, known=objects)
-    return CrossScorer(embeddings.scenes, draws=draws, seed=seed).rows(prefix, found, on=on)
+    return CrossScorer(embeddings.scenes, over=over).rows(prefix, found, on=on)
 
 
-def reverse_rows(embeddings: Embeddings, queries: QueryVectors, *, draws: int = 1000, seed: int = 0) -> list[Row]:
+def reverse_rows(embeddings: Embeddings, queries: QueryVectors) -> list[Row]:
     """The other direction: does each text find the scenes that hold what it asks for?
 
     Example:
@@ -159,31 +158,31 @@ def reverse_rows(embeddings: Embeddings, queries: QueryVectors, *, draws: int = 
     taken = several[:most]
     rows = list[Row]()
     for kind, ranked in zip(("concept", "object"), rank_scenes(taken.vectors, taken.scenes, queries), strict=True):
-        rows += _ranked_rows(kind, ranked, draws, seed, reason)
+        rows += _ranked_rows(kind, ranked, reason)
         if kind == "concept" and len(ranked.area):
             sizes = list(queries.space.sizes)
             for name, *of in zip(queries.space.names, *(part.split(sizes) for part in ranked), strict=True):
-                found = _ranked_rows(f"concept.{name}", Ranked(*of), draws, seed, reason)
+                found = _ranked_rows(f"concept.{name}", Ranked(*of), reason)
                 rows += [replace(row, concept=name) for row in found]
     return rows
 
 
-def _ranked_rows(kind: str, ranked: Ranked, draws: int, seed: int, reason: str | None) -> list[Row]:
+def _ranked_rows(kind: str, ranked: Ranked, reason: str | None) -> list[Row]:
     judged = ~ranked.area.isnan()
     if not bool(judged.any()):
         return []
-    bootstrap = ObjectBootstrap(torch.arange(len(ranked.area))[:, None], draws=draws, seed=seed)
+    intervals = Intervals(torch.arange(len(ranked.area))[:, None])
     chances = {"first": float(ranked.share[judged].mean()), "area": 0.5}
     return [
         estimate_row(
-            f"crossmodal.reverse.{kind}.{name}", bootstrap.mean(values.nan_to_num(), judged), chance=chances[name],
+            f"crossmodal.reverse.{kind}.{name}", intervals.mean(values.nan_to_num(), judged), chance=chances[name],
             reason=reason,
         )
         for name, values in (("first", ranked.first), ("area", ranked.area))
     ]  # fmt: skip
 
 
-def alignment_rows(embeddings: Embeddings, queries: QueryVectors, *, draws: int = 1000, seed: int = 0) -> list[Row]:
+def alignment_rows(embeddings: Embeddings, queries: QueryVectors) -> list[Row]:
     """Why: how alike the two towers' objects are, their values' components, and what binds them.
 
     `chance` is the mean cosine of rows that don't correspond. Vectors are divided by their lengths first.
@@ -212,19 +211,19 @@ def alignment_rows(embeddings: Embeddings, queries: QueryVectors, *, draws: int 
             rows.append(Row(id=f"crossmodal.alignment.{name}.cosine", reason=reason))
             continue
         found = compared[name]
-        bootstrap = ObjectBootstrap(torch.arange(len(found.cosines))[:, None], draws=draws, seed=seed)
+        intervals = Intervals(torch.arange(len(found.cosines))[:, None])
         if bool(found.cosines.isnan().any()):
             reason = "the towers' vectors differ in width"
             rows.append(Row(id=f"crossmodal.alignment.{name}.cosine", reason=reason))
         else:
-            row = estimate_row(f"crossmodal.alignment.{name}.cosine", bootstrap.mean(found.cosines))
+            row = estimate_row(f"crossmodal.alignment.{name}.cosine", intervals.mean(found.cosines))
             rows.append(replace(row, chance=found.elsewhere))
         rows.append(Row(id=f"crossmodal.alignment.{name}.cka", value=found.cka, n=len(found.cosines)))
         rows.append(Row(id=f"crossmodal.alignment.{name}.residual", value=found.residual, n=len(found.cosines)))
     return rows
 
 
-def without_rows(embeddings: Embeddings, queries: QueryVectors, *, draws: int = 1000, seed: int = 0) -> list[Row]:
+def without_rows(embeddings: Embeddings, queries: QueryVectors, *, over: Over = "values", seed: int = 0) -> list[Row]:
     """What recognition is left once components of either tower are taken out; permuted ones as the control.
 
     Example:
@@ -240,7 +239,7 @@ def without_rows(embeddings: Embeddings, queries: QueryVectors, *, draws: int = 
     several = embeddings if bool((embeddings.scenes.counts > 1).all()) else embeddings[embeddings.scenes.counts > 1]
     unit, scenes = several.normalized().vectors, several.scenes
     parts, known = object_parts(unit, scenes), scenes.contains_objects().any(0)
-    scorer = CrossScorer(scenes, draws=draws, seed=seed)
+    scorer = CrossScorer(scenes, over=over)
     ids = known.nonzero()[:, 0]
     order = ids[torch.randperm(len(ids), generator=torch.Generator().manual_seed(seed))]
     names = torch.arange(len(known))

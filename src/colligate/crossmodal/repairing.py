@@ -15,7 +15,8 @@ from colligate.crossmodal.recognition import CrossRecognition, recognise_queries
 from colligate.crossmodal.repair import Fit, Repairer, RepairSettings
 from colligate.crossmodal.repair_data import RepairData
 from colligate.embeddings import Embeddings
-from colligate.measures import ObjectBootstrap, retrieve
+from colligate.intervals import Intervals, Over
+from colligate.measures import retrieve
 from colligate.records import Row
 from colligate.scenes.space import Scenes
 from colligate.scenes.splits import ByObject, BySwaps, Split
@@ -39,7 +40,7 @@ def repair_rows(
     *,
     singles: Embeddings | None = None,
     coverage: float | None = None,
-    draws: int = 1000,
+    over: Over = "values",
 ) -> Repaired:
     """Fit a repair and report it on test objects: before, after, and the lift with its interval.
 
@@ -52,7 +53,7 @@ def repair_rows(
         repairer: what is fitted; a linear map unless told otherwise.
         singles: scenes of one object, for what the repair costs on them.
         coverage: as it stands in the rows.
-        draws: resamplings of objects.
+        over: what intervals speak of.
 
     Example:
         >>> from colligate.crossmodal.repair_data import repair_data
@@ -69,12 +70,9 @@ def repair_rows(
     repair = repairer.fit(data, split)
     after = repair.applied(data)
     shared = {"family": repairer.kind, "coverage": coverage}
-    rows = [
-        replace(row, **shared, on="test")
-        for row in (*_lifts(data, after, split, draws, repairer.seed), *_chosen(repair))
-    ]
+    rows = [replace(row, **shared, on="test") for row in (*_lifts(data, after, split, over), *_chosen(repair))]
     both = None if singles is None or not len(singles) else (singles, repair.shown(singles))
-    rows += [replace(row, **shared) for row in cost_rows(data, after, both, seed=repairer.seed, draws=draws)]
+    rows += [replace(row, **shared) for row in cost_rows(data, after, both, seed=repairer.seed, over=over)]
     return Repaired(repair, split, rows)
 
 
@@ -87,8 +85,8 @@ def _chosen(repair: Fit) -> list[Row]:
     ]
 
 
-def _lifts(before: RepairData, after: RepairData, split: Split, draws: int, seed: int) -> list[Row]:
-    scorer = CrossScorer(before.scenes[split.test], draws=draws, seed=seed)
+def _lifts(before: RepairData, after: RepairData, split: Split, over: Over) -> list[Row]:
+    scorer = CrossScorer(before.scenes[split.test], over=over)
     rows, several = list[Row](), torch.ones(len(split.test), dtype=torch.bool)
     judged = [judge(data, split, "test") for data in (before, after)]
     for way, name, of, where in (
@@ -119,10 +117,11 @@ def _lift(
         level = float(scorer.swap_level[where].mean()) if bool(where.any()) else None
         levels = {"chance": level, "bag_of_concepts": level, "bag_of_concepts_strict": 0.0}
     rows = [
-        estimate_row(f"crossmodal.repair.{when}.{name}", scorer.bootstrap.mean(values, where), **levels)
+        estimate_row(f"crossmodal.repair.{when}.{name}", scorer.intervals.mean(values, where), **levels)
         for when, values in zip(("before", "after"), outcomes, strict=True)
     ]
-    lift = scorer.bootstrap.mean(outcomes[1] - outcomes[0], where)
+    before, after = ((torch.where(where, one, 0.0), where.double()) for one in outcomes)
+    lift = scorer.intervals.difference(before, after, shares=True)
     return [*rows, estimate_row(f"crossmodal.repair.lift.{name}", lift)]
 
 
@@ -132,7 +131,7 @@ def cost_rows(
     singles: tuple[Embeddings, Embeddings] | None,
     *,
     seed: int = 0,
-    draws: int = 1000,
+    over: Over = "values",
 ) -> list[Row]:
     """What a repair keeps or costs: recognition of single objects, and captions found for scenes and back.
 
@@ -140,8 +139,8 @@ def cost_rows(
         before: the model as it was.
         after: the same scenes and texts, repaired.
         singles: scenes of one object, before and after; None if the world has none.
-        seed: of the scenes among which captions are looked up, and of the intervals.
-        draws: resamplings of objects.
+        seed: of the scenes among which captions are looked up.
+        over: what intervals speak of.
     """
     rows = list[Row]()
     both = {"before": before, "after": after}
@@ -149,22 +148,23 @@ def cost_rows(
         reason = "the world has no scene of a single object"
         rows.append(Row(id="crossmodal.repair.cost.single.object.after", reason=reason))
     else:
-        scorer = CrossScorer(singles[0].scenes, draws=draws, seed=seed)
+        scorer = CrossScorer(singles[0].scenes, over=over)
         for (when, data), shown in zip(both.items(), singles, strict=True):
             found = recognise_queries(shown.vectors, shown.scenes, data.queries)
             for name, outcomes in (("object", found.objects), ("concept", found.concepts.double().mean(1))):
-                estimate = scorer.bootstrap.mean(outcomes)
+                estimate = scorer.intervals.mean(outcomes)
                 rows.append(estimate_row(f"crossmodal.repair.cost.single.{name}.{when}", estimate))
     taken = torch.arange(len(before.scenes))
     if len(taken) > MOST_FOUND:
         taken = torch.randperm(len(taken), generator=torch.Generator().manual_seed(seed))[:MOST_FOUND].sort().values
-    scenes, bootstrap = before.scenes[taken], ObjectBootstrap(before.scenes.objects[taken], draws=draws, seed=seed)
+    scenes = before.scenes[taken]
+    intervals = Intervals(scenes.objects, scenes.values, over=over)
     for when, data in both.items():
         pictures, texts = (normalize(vectors[taken].float(), dim=1) for vectors in (data.vectors, data.captions))
         for name, hits in (
             ("caption", find(pictures, texts, scenes)), ("scene", find(texts, pictures, scenes)),
         ):  # fmt: skip
-            rows.append(estimate_row(f"crossmodal.repair.cost.{name}.{when}", bootstrap.mean(hits)))
+            rows.append(estimate_row(f"crossmodal.repair.cost.{name}.{when}", intervals.mean(hits)))
     return rows
 
 
@@ -195,6 +195,7 @@ def repair_curve(
     *,
     given: Split | None = None,
     singles: Embeddings | None = None,
+    over: Over = "values",
     seed: int = 0,
     report: Callable[[str, int, int], None] | None = None,
 ) -> tuple[dict[tuple[str, float], Repaired], list[Row]]:
@@ -210,6 +211,7 @@ def repair_curve(
         coverages: shares of the objects to fit on.
         given: a split by objects to take instead of drawn ones; then `coverages` aren't used.
         singles: scenes of one object, for what repairs cost on them.
+        over: what intervals speak of.
         seed: of the splits.
         report: told how many repairs are done, of how many.
 
@@ -233,7 +235,7 @@ def repair_curve(
             continue
         for repairer in kinds:
             try:
-                one = repair_rows(data, split, repairer, singles=singles, coverage=coverage)
+                one = repair_rows(data, split, repairer, singles=singles, coverage=coverage, over=over)
             except ValueError as error:
                 reasons.append(str(error))
                 rows.append(_missing(repairer, coverage, str(error)))

@@ -29,9 +29,7 @@ from colligate.geometry.paper import shuffle_names
 from colligate.geometry.removal import permute_names, remove
 from colligate.geometry.scoring import RetrievalLevels, Scorer, rescaled_rows
 from colligate.geometry.subject import ESTIMATORS, Subject
-from colligate.measures import (
-    ObjectBootstrap,
-)
+from colligate.intervals import Intervals
 from colligate.probes import fit_probes
 from colligate.records import Row
 
@@ -121,8 +119,8 @@ def _objects_from_concepts(subject: Subject, on: str, positions: str) -> Row:
         return subject.row(id, on, reason=str(error))
     errors, totals = object_squares(decomposition)
     objects = (totals > 0).nonzero()
-    settings = subject.settings
-    estimate = ObjectBootstrap(objects, draws=settings.draws, seed=settings.seed).explained(
+    values = subject.scenes.space.object_values(objects)
+    estimate = Intervals(objects, values, over=subject.settings.over).explained(
         errors[objects[:, 0]], totals[objects[:, 0]]
     )
     return subject.row(

@@ -10,8 +10,8 @@ from jaxtyping import Int
 from torch import Tensor
 
 from colligate.geometry.subject import Subject
+from colligate.intervals import Intervals
 from colligate.measures import (
-    ObjectBootstrap,
     bag_of_concepts_level,
     chance_level,
     chance_of_order,
@@ -34,21 +34,19 @@ class Scorer:
     def __init__(self, subject: Subject, on: str, scenes: Scenes, bases: Scenes | None = None) -> None:
         """Score outcomes that concern `scenes`; intervals rest on `bases`, where they are others (before an edit)."""
         self.subject, self.on, self.scenes = subject, on, scenes
-        settings, resampled = subject.settings, scenes if bases is None else bases
-        self.bootstrap = ObjectBootstrap(
-            resampled.objects, draws=settings.draws, seed=settings.seed, scenes=resampled.ids
-        )
+        rest = scenes if bases is None else bases
+        self.intervals = Intervals(rest.objects, rest.values, over=subject.settings.over, scenes=rest.ids)
 
     def mean(self, id: str, outcomes: Tensor, rows: Tensor | None = None, **more: Any) -> Row:
         """Mean outcome, over all rows or a mask of them."""
         ones = torch.ones(len(outcomes)) if rows is None else rows.float()
         self._remember(id, outcomes.float() * ones, ones)
-        return self._row(id, self.bootstrap.mean(outcomes, rows), more)
+        return self._row(id, self.intervals.mean(outcomes, rows), more)
 
     def explained(self, id: str, errors: Tensor, totals: Tensor, **more: Any) -> Row:
         """One minus a ratio of sums."""
         self._remember(id, (totals - errors).float(), totals.float())
-        return self._row(id, self.bootstrap.explained(errors, totals), more)
+        return self._row(id, self.intervals.explained(errors, totals), more)
 
     def _remember(self, id: str, upper: Tensor, lower: Tensor) -> None:
         """Keep what another model's outcomes on the same scenes can be paired with."""

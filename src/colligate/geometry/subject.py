@@ -18,6 +18,7 @@ from colligate.geometry.components import (
 )
 from colligate.geometry.paper import TableSettings, train_tables
 from colligate.geometry.sums import MOST_PARTS, SceneSums
+from colligate.intervals import Over
 from colligate.probes import Probes, ProbeSettings, fit_probes
 from colligate.records import Row
 from colligate.scenes.space import Scenes
@@ -43,10 +44,10 @@ class Settings:
     """Most scenes whose reconstructions are looked up; above it, a seeded choice."""
     strengths: tuple[float, ...] = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
     """Edit strengths of the strength curve."""
-    draws: int = 1000
-    """Resamplings of objects behind every interval."""
+    over: Over = "values"
+    """What intervals speak of."""
     seed: int = 0
-    """Of splits, choices, permutations and resamplings."""
+    """Of splits, choices and permutations."""
 
 
 ESTIMATORS: tuple[tuple[str, Parts, bool, Estimator], ...] = (

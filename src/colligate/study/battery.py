@@ -336,6 +336,7 @@ def _arrays(subject: Subject, chosen: tuple[str, ...]) -> dict[str, torch.Tensor
     }  # fmt: skip
     if subject.outcomes:
         arrays["scored.objects"] = subject.scenes.objects[subject.split.test]
+        arrays["scored.values"] = subject.scenes.values[subject.split.test]
         arrays |= {f"scored.{id}": kept for id, kept in subject.outcomes.items()}
     if "probes" in chosen:
         arrays |= {f"probe.{n}": w for n, w in zip(subject.scenes.space.names, subject.probes.concepts, strict=True)}

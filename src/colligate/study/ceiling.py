@@ -12,6 +12,7 @@ from colligate.complexity.families import family
 from colligate.crossmodal.measurements import CrossScorer, estimate_row
 from colligate.crossmodal.repair_data import RepairData
 from colligate.embeddings import Embeddings
+from colligate.intervals import Over
 from colligate.measures import recognise
 from colligate.probes import Probes, ProbeSettings, fit_probes, swap_foils
 from colligate.records import Row
@@ -36,7 +37,7 @@ def ceiling_rows(
     coverage: float | None = None,
     rules: Sequence[str] = RULES,
     seed: int = 0,
-    draws: int = 1000,
+    over: Over = "values",
 ) -> list[Row]:
     """Recognition of unseen objects by what is known of the scene tower alone, two ways.
 
@@ -55,7 +56,7 @@ def ceiling_rows(
         coverage: as it stands in the rows.
         rules: families of rules.
         seed: of folds and choices.
-        draws: resamplings of objects.
+        over: what intervals speak of.
 
     Example:
         >>> from colligate.crossmodal.repair_data import repair_data
@@ -75,13 +76,13 @@ def ceiling_rows(
             Row(id=f"crossmodal.repair.ceiling.{how}.object.swap", on="test", coverage=coverage, reason=reading.reason)
             for how in ("probe", "rule")
         ]
-    scorer = CrossScorer(data.scenes[split.test], draws=draws, seed=seed)
+    scorer = CrossScorer(data.scenes[split.test], over=over)
 
     def rows(how: str, vectors: Float[Tensor, "scene dim"], name: str | None) -> list[Row]:
         found = reading.recognized(vectors)
         return [
             estimate_row(
-                f"crossmodal.repair.ceiling.{how}.{way}", scorer.bootstrap.mean(hits, where), on="test", family=name,
+                f"crossmodal.repair.ceiling.{how}.{way}", scorer.intervals.mean(hits, where), on="test", family=name,
                 coverage=coverage,
             )
             for way, (hits, where) in found.items()

@@ -1,6 +1,5 @@
 """Which of several finished runs binds better, and how sure is that?"""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from colligate.measures import ObjectBootstrap
+from colligate.intervals import Estimate, Intervals
 from colligate.records import Row, open_run
 from colligate.report.verdict import Measured
 
@@ -70,8 +69,8 @@ class Difference(NamedTuple):
 
     @property
     def none(self) -> bool:
-        """Whether the interval holds no difference, and none that three decimals would show."""
-        return not self.clear and all(x is not None and abs(x) < SHOWN for x in (self.value, self.low, self.high))
+        """Whether the scored scenes show no difference that three decimals would show, and the interval allows none."""
+        return not self.clear and self.low is not None and abs(self.value) < SHOWN
 
     @property
     def said(self) -> str:
@@ -79,7 +78,7 @@ class Difference(NamedTuple):
         if self.low is None or self.high is None:
             return "no interval"
         if self.none:
-            return "no difference"
+            return "no difference seen"
         return "undecided" if not self.clear else "clear" if abs(self.value) >= 0.001 else "clear, below .001"
 
 
@@ -111,10 +110,8 @@ class _Run(NamedTuple):
 def compare(config: CompareConfig) -> list[Comparison]:
     """Compare runs with the first, number by number.
 
-    Where both scored the same scenes and kept every scene's outcome, the difference is resampled over the objects that
-    they share, so that what both find hard cancels:
-
-        d* = sum_s w*(s) a(s) / sum_s w*(s) b(s)  of the other  -  the same of the first,   w* the draw's weights
+    Where both scored the same scenes and kept every scene's outcome, the interval is one of the difference that each
+    scene makes, so that what both find hard cancels.
 
     Elsewhere the two intervals give the difference's (square-and-add, exact for independent runs):
 
@@ -136,7 +133,7 @@ def _open(folder: Path) -> _Run:
 
 
 def _compared(first: _Run, other: _Run, config: CompareConfig) -> Comparison:
-    draws = _paired_draws(first, other)
+    paired = _paired(first, other)
     theirs = {_key(row): row for row in other.rows if row.value is not None}
     found, other_areas = list[Difference](), _areas_over_others(first, other)
     for row in first.rows:
@@ -145,7 +142,7 @@ def _compared(first: _Run, other: _Run, config: CompareConfig) -> Comparison:
             continue
         if row.id in OF_AREAS and (row.family in other_areas or (row.id != "complexity.area" and other_areas)):
             continue
-        found.append(_difference(row, match, draws if row.on == "test" and row.family is None else {}))
+        found.append(_difference(row, match, paired if row.on == "test" and row.family is None else {}))
     names = str(first.record.get("name")), str(other.record.get("name"))
     if names[0] == names[1]:
         names = f"{names[0]} ({first.folder})", f"{names[1]} ({other.folder})"
@@ -190,29 +187,32 @@ def _key(row: Row) -> tuple[object, ...]:
     return row.id, row.on, row.protocol, row.concept, row.family, row.coverage
 
 
-def _paired_draws(first: _Run, other: _Run) -> dict[str, Tensor]:
-    """Id -> differences of the draws, for numbers whose outcomes of the very same scenes both runs kept."""
+def _paired(first: _Run, other: _Run) -> dict[str, Estimate]:
+    """Id -> the difference with its interval, for numbers whose outcomes of the very same scenes both runs kept."""
     shown = [run.arrays.get("scored.objects") for run in (first, other)]
     if shown[0] is None or shown[1] is None or not torch.equal(shown[0], shown[1]):
         return {}
-    seed = int(hashlib.sha256(shown[0].numpy().tobytes()).hexdigest()[:8], 16)
-    bootstrap, found = ObjectBootstrap(shown[0], seed=seed), dict[str, Tensor]()
+    values, over = first.arrays.get("scored.values"), _mapping(first.record.get("config")).get("intervals", "values")
+    intervals, found = Intervals(shown[0], values, over=over), dict[str, Estimate]()
     for name, kept in first.arrays.items():
-        if name.startswith("scored.") and name != "scored.objects" and name in other.arrays:
+        if name.startswith("scored.") and name not in ("scored.objects", "scored.values") and name in other.arrays:
             theirs = other.arrays[name]
-            found[name.removeprefix("scored.")] = bootstrap.ratios(*theirs) - bootstrap.ratios(*kept)
+            shares = all(bool((lower * (1 - lower) == 0).all() & (upper >= 0).all() & (upper <= lower).all())
+                         for upper, lower in (kept, theirs))  # fmt: skip
+            found[name.removeprefix("scored.")] = intervals.difference(
+                (kept[0], kept[1]), (theirs[0], theirs[1]), shares=shares
+            )
     return found
 
 
-def _difference(row: Row, other: Row, draws: Mapping[str, Tensor]) -> Difference:
+def _difference(row: Row, other: Row, paired: Mapping[str, Estimate]) -> Difference:
     assert row.value is not None
     assert other.value is not None
     value = other.value - row.value
     if row.low is None or row.high is None or other.low is None or other.high is None:
         return Difference(row, other, value, None, None, "apart")
-    if row.id in draws:
-        ends = torch.nanquantile(draws[row.id], torch.tensor([0.025, 0.975], dtype=torch.float64))
-        return Difference(row, other, value, float(ends[0]), float(ends[1]), "paired")
+    if row.id in paired:
+        return Difference(row, other, value, paired[row.id].low, paired[row.id].high, "paired")
     below = ((other.value - other.low) ** 2 + (row.high - row.value) ** 2) ** 0.5
     above = ((other.high - other.value) ** 2 + (row.value - row.low) ** 2) ** 0.5
     return Difference(row, other, value, value - below, value + above, "apart")
@@ -230,7 +230,11 @@ def _sentence(first: str, other: str, differences: Sequence[Difference]) -> str:
             if one.row.id != id or one.low is None or one.high is None:
                 continue
             if one.none:
-                return f"No difference: {first} and {other} agree in {id} ({one.row.value:.3f})."
+                most = 100 * max(abs(one.low), abs(one.high))
+                return (
+                    f"No difference seen: {first} and {other} agree in {id} ({one.row.value:.3f}); on other scenes "
+                    f"they may differ by up to {most:.1f} points."
+                )
             if not one.clear:
                 return (
                     f"Undecided: {first} and {other} can't be told apart by {id} ({one.low:+.3f} to {one.high:+.3f})."

@@ -7,6 +7,7 @@ from typing import Literal
 
 from colligate.embedders import PREFIXES
 from colligate.embedders.precomputed import PICKLES
+from colligate.intervals import Over
 
 VECTOR_FILES = (".safetensors", ".npy", ".parquet", *PICKLES)
 """Suffixes of an `embedder` that is a file of vectors; pickles are among them, to be refused as such."""
@@ -63,7 +64,10 @@ class SourceConfig(VectorsConfig):
     """The same, to be measured: what every verb that leaves a run is given."""
 
     seed: int = 0
-    """Of splits, choices and intervals."""
+    """Of splits and choices."""
+    intervals: Over = "values"
+    """What 95 % intervals speak of: other values, and the objects made of them, or other objects of the same values
+    (narrower; a claim about these values alone)."""
     runs: Path = Path("runs")
     """Folder of run folders."""
     force: bool = False

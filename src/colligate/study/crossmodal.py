@@ -155,19 +155,19 @@ def recognize(config: RecognizeConfig, *, report: Report | None = None) -> Study
 
 def _recognition(towers: TwoTowers, config: RecognizeConfig, clock: Clock) -> list[Row]:
     """All rows of recognition, of a model or of its control."""
-    world, seed = towers.world, config.seed
+    world, over = towers.world, config.intervals
     with clock.stage("queries"):
         queries = embed_queries(towers.text_side, world, config.templates, store=store_of(config))
     with clock.stage("recognition"):
-        rows = recognition_rows(towers.embeddings, queries, seed=seed) + reverse_rows(towers.embeddings, queries)
-        rows += bias_rows(towers.embeddings, queries, seed=seed)
+        rows = recognition_rows(towers.embeddings, queries, over=over) + reverse_rows(towers.embeddings, queries)
+        rows += bias_rows(towers.embeddings, queries, over=over)
         if "text" in world.kinds:
             said = embed(towers.text_side, world, store=store_of(config))
-            rows += recognition_rows(said, queries, prefix="crossmodal.text", seed=seed)
-            rows += bias_rows(said, queries, of="text", seed=seed)
+            rows += recognition_rows(said, queries, prefix="crossmodal.text", over=over)
+            rows += bias_rows(said, queries, of="text", over=over)
     with clock.stage("alignment"):
-        rows += alignment_rows(towers.embeddings, queries, seed=seed)
-        rows += without_rows(towers.embeddings, queries, seed=seed)
+        rows += alignment_rows(towers.embeddings, queries)
+        rows += without_rows(towers.embeddings, queries, over=over, seed=config.seed)
     return rows
 
 
@@ -201,10 +201,10 @@ def run_foils(config: FoilsConfig, *, report: Report | None = None) -> Study:
     if (run := find_run(folder, force=config.force)) is not None:
         return Study(folder, run.rows, run.record, None, found=True)
     with clock.stage("foils"), fitting_threads() as threads:
-        rows = foil_rows(towers.embeddings, towers.text_side, captions, seed=config.seed)
+        rows = foil_rows(towers.embeddings, towers.text_side, captions, over=config.intervals, seed=config.seed)
         templates = QueryTemplates(article=config.article)
         queries = embed_queries(towers.text_side, towers.world, templates, store=store_of(config))
-        rows += bias_rows(towers.embeddings, queries, seed=config.seed)
+        rows += bias_rows(towers.embeddings, queries, over=config.intervals)
     return _written("foils", folder, towers, config, rows, clock, threads)
 
 
@@ -229,7 +229,7 @@ def _test_file(config: FoilsConfig, path: Path, clock: Clock) -> Study:
     with clock.stage("embedding"):
         vectors = _shown(model.towers["picture"], found.pictures, clock.report)
     with clock.stage("foils"), fitting_threads() as threads:
-        rows = file_rows(found, vectors, text_side, seed=config.seed)
+        rows = file_rows(found, vectors, text_side)
     record = run_facts(
         "foils", config.embedder, config, seconds=clock.seconds, memory=peak_memory(),
         notes=(*model.notes, *found.notes),
@@ -241,12 +241,12 @@ def _test_file(config: FoilsConfig, path: Path, clock: Clock) -> Study:
     return Study(folder, rows, record, None)
 
 
-def file_rows(found: FoilFile, vectors: torch.Tensor, text_side: Tower, *, seed: int = 0) -> list[Row]:
-    """Rows of a file's pairs or groups; pictures are resampled for the intervals."""
+def file_rows(found: FoilFile, vectors: torch.Tensor, text_side: Tower) -> list[Row]:
+    """Rows of a file's pairs or groups; intervals are over pictures."""
     if isinstance(found.table, FoilTable):
-        rows = table_rows("crossmodal.foil.table", vectors, text_side, found.table, seed=seed)
+        rows = table_rows("crossmodal.foil.table", vectors, text_side, found.table)
     else:
-        rows = group_rows("crossmodal.groups.table", vectors, text_side, found.table, seed=seed)
+        rows = group_rows("crossmodal.groups.table", vectors, text_side, found.table)
     return [replace(row, family=found.layout) for row in rows]
 
 

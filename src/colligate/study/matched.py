@@ -136,7 +136,7 @@ Heads = tuple[tuple[Float[Tensor, "_ dim"], ...], Float[Tensor, "object dim"]]
 def _curve(embeddings: Embeddings, heads: Heads | None, settings: RuleSettings) -> dict[str, Any]:
     """Rules fitted to scenes of two objects, and what is read from the true vectors."""
     curve = CurveSettings(
-        families=settings.families, coverages=settings.coverages, seeds=1, pooled=4, seed=settings.seed, draws=1
+        families=settings.families, coverages=settings.coverages, seeds=1, pooled=4, seed=settings.seed
     )  # fmt: skip
     readers, scenes = None, embeddings.scenes
     if settings.heads == "queries":

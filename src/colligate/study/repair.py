@@ -149,13 +149,20 @@ def repair(config: RepairConfig, *, report: Report | None = None) -> Study:
     given = pair.split(data.scenes) if pair is not None and config.hold_out == "training" else None
     with clock.stage("repair"), fitting_threads() as threads:
         found, rows = repair_curve(
-            data, repairers, tuple(config.coverages), given=given, singles=singles, seed=config.seed, report=report
+            data,
+            repairers,
+            tuple(config.coverages),
+            given=given,
+            singles=singles,
+            over=config.intervals,
+            seed=config.seed,
+            report=report,
         )
     if config.ceiling:
         with clock.stage("ceiling"):
             splits = {coverage: one.split for (_, coverage), one in found.items()}
             for coverage, split in splits.items():
-                rows += ceiling_rows(data, split, coverage=coverage, seed=config.seed)
+                rows += ceiling_rows(data, split, coverage=coverage, over=config.intervals, seed=config.seed)
     kind, coverage = config.kinds[0], max(c for k, c in found if k == config.kinds[0])
     kept = found[kind, coverage]
     told = [_save(folder, config, towers, kept, coverage), *_known(pair, kept.split, data.scenes)]

@@ -38,11 +38,12 @@ def settings_of(config: StudyConfig, report: Report | None = None) -> StudySetti
     elif not families:
         families = STUDIED
     curves = CurveSettings(
-        families=families, coverages=tuple(config.coverages), protocol=config.protocol, seed=config.seed
+        families=families, coverages=tuple(config.coverages), protocol=config.protocol, seed=config.seed,
+        over=config.intervals,
     )  # fmt: skip
     return StudySettings(
         probes=ProbeSettings(protocol=config.protocol, seed=config.seed), edit_budget=config.edit_budget,
-        seed=config.seed, complexity=ComplexitySettings(curves=curves), report=report,
+        seed=config.seed, over=config.intervals, complexity=ComplexitySettings(curves=curves), report=report,
     )  # fmt: skip
 
 

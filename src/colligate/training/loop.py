@@ -185,9 +185,7 @@ def _finish(trainer: Trainer, member: int, folder: Path, clock: Clock, threads: 
     }
     coverage = len(division["fit"]) / config.space.num_objects
     with clock.stage("scoring"):
-        rows, arrays = recognition_rows(
-            model, parts, coverage=coverage, family=config.family, seed=config.seed
-        )  # fmt: skip
+        rows, arrays = recognition_rows(model, parts, coverage=coverage, family=config.family)
     arrays |= {f"objects.{part}": ids for part, ids in division.items()}
     record = run_facts(
         "train", folder.name, config, seconds=clock.seconds, memory=peak_memory(),

@@ -12,9 +12,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from colligate.intervals import Intervals
 from colligate.measures import (
-    Estimate,
-    ObjectBootstrap,
     bag_of_concepts_level,
     chance_level,
     recognise,
@@ -237,16 +236,15 @@ def _even(scenes: Sequence[Int[Tensor, "_ slot"]]) -> Int[Tensor, "member scene 
 
 
 def recognition_rows(
-    model: DualEncoder, parts: Mapping[str, PartScenes], *, coverage: float, family: str, seed: int
+    model: DualEncoder, parts: Mapping[str, PartScenes], *, coverage: float, family: str
 ) -> tuple[list[Row], dict[str, Tensor]]:
-    """Rows of a single network's recognition, with levels and intervals over objects, and the outcomes behind them.
+    """Rows of a single network's recognition, with levels and intervals, and the outcomes behind them.
 
     Args:
         model: one member.
         parts: `seen` and `unseen`.
         coverage: share of objects that training showed.
         family: the encoder's name.
-        seed: of the intervals.
     """
     model.eval()
     queries = read_queries(model)
@@ -256,17 +254,17 @@ def recognition_rows(
         for way, outcome in found.items():
             suffix = f"among_{name}" if way == "among" else way
             id_ = f"recognition.concept.{name}" if way == "concept" else f"recognition.object.{name}.{suffix}"
-            rows.append(_row(id_, outcome, coverage, family, seed, "fit" if name == "seen" else "test"))
+            rows.append(_row(id_, outcome, part.space, coverage, family, "fit" if name == "seen" else "test"))
             arrays[f"{id_}.hits"] = outcome.hits.float()
             arrays[f"{id_}.scenes"] = outcome.scenes.contiguous()
     return rows, arrays
 
 
-def _row(id_: str, outcome: Outcome, coverage: float, family: str, seed: int, on: str) -> Row:
+def _row(id_: str, outcome: Outcome, space: ConceptSpace, coverage: float, family: str, on: str) -> Row:
     if not len(outcome.hits):
         reason = "No scene of these objects has a swap among them; hold out swaps, or lower the coverage."
         return Row(id=id_, on=on, coverage=coverage, family=family, n=0, reason=reason)
-    estimate: Estimate = ObjectBootstrap(outcome.scenes, seed=seed).mean(outcome.hits)
+    estimate = Intervals(outcome.scenes, space.object_values(outcome.scenes)).mean(outcome.hits)
     return Row(
         id=id_, on=on, coverage=coverage, family=family, seeds=1, objects=estimate.objects, value=estimate.value,
         low=estimate.low, high=estimate.high, n=estimate.n, chance=float(outcome.chance.mean()),
