@@ -159,7 +159,8 @@ def _recognition(towers: TwoTowers, config: RecognizeConfig, clock: Clock) -> li
     with clock.stage("queries"):
         queries = embed_queries(towers.text_side, world, config.templates, store=store_of(config))
     with clock.stage("recognition"):
-        rows = recognition_rows(towers.embeddings, queries, seed=seed) + reverse_rows(towers.embeddings, queries)
+        rows = recognition_rows(towers.embeddings, queries, seed=seed)
+        rows += reverse_rows(towers.embeddings, queries, seed=seed)
         rows += bias_rows(towers.embeddings, queries, seed=seed)
         if "text" in world.kinds:
             said = embed(towers.text_side, world, store=store_of(config))
