@@ -1,7 +1,8 @@
 """How many small faults the tests notice: one is put into a copy of the code, its module's tests run, and so on.
 
-A fault is one operator, comparison, constant or reduction that says something else (`<` for `<=`, `+` for `-`, `all` for
-`any`, 1 for 0). Which ones is a seeded choice, the same number for each module. A fault that no test notices survives.
+A fault is one operator, comparison, constant or reduction that says something else (`<` for `<=`, `+` for `-`, `all`
+for `any`, 1 for 0). Which ones is a seeded choice, the same number for each module. A fault that no test notices
+survives.
 
     python benchmarks/mutants.py                        # all modules
     python benchmarks/mutants.py --only splits --seed 1 # other faults of one of them
@@ -94,10 +95,11 @@ def faults(path: Path, without: tuple[str, ...]) -> list[Fault]:
     found = list[Fault]()
     for node, instead in _changed(ast.parse(text), without):
         start, end = (starts[row - 1] + column for row, column in _ends(node))
-        said = f"({ast.unparse(instead)})" if isinstance(instead, ast.expr) else ""
+        said = f"({ast.unparse(instead)})"
         if isinstance(instead, ast.Constant | ast.Name):
             said = said[1:-1]
-        elif isinstance(node, ast.Attribute) and isinstance(instead, ast.Attribute):  # only the name changes: what stands before keeps its own layout
+        elif isinstance(node, ast.Attribute) and isinstance(instead, ast.Attribute):
+            # Only the name changes: what stands before it keeps its own layout.
             start, said = end - len(text[start:end].rsplit(".", 1)[1]), instead.attr
         found.append(Fault(path, node.lineno, start, end, text[start:end], said))
     return found
@@ -107,22 +109,29 @@ def _ends(node: ast.expr) -> tuple[tuple[int, int], tuple[int, int]]:
     return (node.lineno, node.col_offset), (node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)
 
 
+def _left_alone(node: ast.AST, without: tuple[str, ...]) -> bool:
+    """Messages, imports, limits of memory, and guards against faults of ours that nothing right depends on."""
+    match node:
+        case ast.ClassDef(name) | ast.FunctionDef(name):
+            return name in without
+        case ast.Raise() | ast.Assert() | ast.Import() | ast.ImportFrom() | ast.JoinedStr():
+            return True
+        case ast.Assign(targets):  # names in capitals are limits and lists of names
+            return all(isinstance(target, ast.Name) and target.id.isupper() for target in targets)
+        case ast.keyword(arg):
+            return arg == "strict"
+        case _:
+            return False
+
+
 def _changed(node: ast.AST, without: tuple[str, ...]) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Expressions and what may stand in their place; not in messages, annotations, decorators or limits of memory."""
-    if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name in without:
+    """Expressions and what may stand in their place; not in annotations, decorators or what is left alone."""
+    if _left_alone(node, without):
         return
-    if isinstance(node, ast.Raise | ast.Assert | ast.Import | ast.ImportFrom | ast.JoinedStr):
-        return
-    if isinstance(node, ast.keyword) and node.arg == "strict":
-        return  # a guard against faults of ours: nothing that is right depends on it
-    if isinstance(node, ast.Assign) and all(isinstance(t, ast.Name) and t.id.isupper() for t in node.targets):
-        return  # names in capitals are limits and lists of names
     if isinstance(node, ast.expr):
         yield from ((node, instead) for instead in _instead(node))
     for field, value in ast.iter_fields(node):
         if field in {"annotation", "returns", "decorator_list", "type_params", "bases"}:
-            continue
-        if isinstance(node, ast.AnnAssign) and field == "target":
             continue
         for child in value if isinstance(value, list) else (value,):
             if isinstance(child, ast.AST):
@@ -141,18 +150,23 @@ def _instead(node: ast.expr) -> Iterator[ast.expr]:
             yield operand
         case ast.IfExp(test, body, orelse):
             yield ast.IfExp(test, orelse, body)
-        case ast.Constant(bool() as value):
-            yield ast.Constant(not value)
-        case ast.Constant(int() as value):
-            yield ast.Constant(1 if value == 0 else 0 if value == 1 else 2 * value)
-        case ast.Constant(float() as value):
-            yield ast.Constant(1.0 if value == 0 else value * 2)
+        case ast.Constant(bool() | int() | float() as value):
+            yield ast.Constant(_other_number(value))
         case ast.Attribute(value, attr) if attr in NAMES:
             yield ast.Attribute(value, NAMES[attr])
         case ast.Name(id) if id in NAMES:
             yield ast.Name(NAMES[id])
         case _:
             return
+
+
+def _other_number(value: float) -> float:
+    """The other truth value, 1 for 0, 0 for 1, and twice any other number."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return 1 - value if value in (0, 1) else 2 * value
+    return 2 * value or 1.0
 
 
 def chosen(group: Group, number: int, seed: int) -> list[Fault]:
@@ -199,41 +213,44 @@ def main() -> None:
             for fault in chosen(GROUPS[name], asked.number, asked.seed):
                 print(fault)
         return
-    # What the tests need is loaded once; the package under test must not be.
-    import numpy
+    import numpy  # what the tests need is loaded once; the package under test must not be
     import pandas
-    import scipy.stats
+    import scipy
     import torch
 
     del numpy, pandas, scipy, torch
     assert not any(name.split(".")[0] == "colligate" for name in sys.modules)
-    table = list[tuple[str, int, int, list[Fault]]]()
+    print("| modules | faults | noticed |\n|---|---|---|")
+    every, survivors = 0, list[Fault]()
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "src"
         shutil.copytree(ROOT / "src", copy, ignore=shutil.ignore_patterns("__pycache__"))
         for name in asked.only:
-            group, survivors = GROUPS[name], list[Fault]()
-            if noticed(group.tests, copy, 600):
-                raise SystemExit(f"The tests of {name} fail without any fault: {' '.join(group.tests)}")
+            group = GROUPS[name]
             tried = chosen(group, asked.number, asked.seed)
-            for fault in tried:
-                target = copy / "colligate" / fault.path.relative_to(SOURCE)
-                text = fault.path.read_text(encoding="utf-8")
-                target.write_text(fault.applied(text), encoding="utf-8")
-                killed = noticed(group.tests, copy, 300)
-                target.write_text(text, encoding="utf-8")
-                if not killed:
-                    survivors.append(fault)
-                print(f"{'noticed ' if killed else 'SURVIVED'} {fault}", file=sys.stderr, flush=True)
-            table.append((name, len(tried), len(tried) - len(survivors), survivors))
-    print("| modules | faults | noticed |\n|---|---|---|")
-    for name, number, killed, _ in table:
-        print(f"| {name} | {number} | {killed} |")
-    tried, killed = sum(row[1] for row in table), sum(row[2] for row in table)
-    print(f"| all | {tried} | {killed} ({killed / tried:.0%}) |")
-    for *_, survivors in table:
-        for fault in survivors:
-            print(f"- {fault}")
+            left = survivors_of(group, tried, copy)
+            print(f"| {name} | {len(tried)} | {len(tried) - len(left)} |", flush=True)
+            every, survivors = every + len(tried), survivors + left
+    print(f"| all | {every} | {every - len(survivors)} ({1 - len(survivors) / every:.0%}) |")
+    for fault in survivors:
+        print(f"- {fault}")
+
+
+def survivors_of(group: Group, tried: list[Fault], copy: Path) -> list[Fault]:
+    """The faults that the tests of a group don't notice in a copy of the code."""
+    if noticed(group.tests, copy, 600):
+        raise SystemExit(f"Tests fail without any fault: {' '.join(group.tests)}")
+    found = list[Fault]()
+    for fault in tried:
+        target = copy / "colligate" / fault.path.relative_to(SOURCE)
+        text = fault.path.read_text(encoding="utf-8")
+        target.write_text(fault.applied(text), encoding="utf-8")
+        killed = noticed(group.tests, copy, 300)
+        target.write_text(text, encoding="utf-8")
+        if not killed:
+            found.append(fault)
+        print(f"{'noticed ' if killed else 'SURVIVED'} {fault}", file=sys.stderr, flush=True)
+    return found
 
 
 if __name__ == "__main__":

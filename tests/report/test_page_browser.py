@@ -139,7 +139,7 @@ def test_figures_follow_their_place_and_not_only_the_window(opened, fresh):
     ("width", "face"), [(400, None), (400, "monospace"), (400, "'DejaVu Sans', sans-serif"), (1280, None)]
 )
 def test_no_label_is_cut_at_any_width(width, face, opened, fresh):
-    """Labels of maps and titles of axes lie inside the picture that they belong to, however wide the system's font is."""
+    """Labels of maps and titles of axes lie inside their picture, however wide the system's font is."""
     record, studies, figures = fresh()
     points = figures["quadruple"]["points"]
     for end in (min, max):
