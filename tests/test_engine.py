@@ -62,11 +62,13 @@ def test_jobs_side_by_side_come_in_order_with_the_threads_of_their_caller(monkey
     with fitting_threads():
         met = Barrier(2)  # passed only if two jobs run at a time
 
-        def job(number: int) -> tuple[int, int]:
+        def job(number: int) -> tuple[int, int, int]:
             met.wait(timeout=60)
-            return number, torch.get_num_threads()
+            return number, torch.get_num_threads(), chosen_threads()
 
-        assert list(side_by_side(job, range(4))) == [(number, 1) for number in range(4)]
+        monkeypatch.setenv("COLLIGATE_THREADS", "3")
+        with using_threads(1):  # a caller is heard before the environment, in every job too
+            assert list(side_by_side(job, range(4))) == [(number, 1, 1) for number in range(4)]
     with using_threads(4), fitting_threads():
         assert list(side_by_side(lambda number: current_thread(), range(2))) == [current_thread()] * 2
 

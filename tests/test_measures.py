@@ -11,6 +11,7 @@ from torch import Tensor
 
 from colligate.measures import (
     TIE,
+    Scratch,
     bag_of_concepts_level,
     chance_level,
     joined,
@@ -120,6 +121,39 @@ def test_an_unknown_component_does_no_harm_where_it_is_not_used() -> None:
     assert found.hits.item() == 1
     with pytest.raises(ValueError, match="query 0 are not numbers"):
         retrieve_sums(None, torch.tensor([[0, 1]]), None, scores, torch.tensor([[1]]), keys)
+
+
+def test_memory_that_is_used_again_holds_what_is_asked_for_now() -> None:
+    scratch = Scratch()
+    table = torch.arange(12.0).reshape(4, 3)
+    first = scratch.rows(table, torch.tensor([1, 3]), "total")
+    again = scratch.rows(table, torch.tensor([2]), "total")
+    assert again.data_ptr() == first.data_ptr()  # the point of it
+    assert torch.equal(again, table[[2]])
+    assert scratch.rows(table, torch.tensor([0]), "part").data_ptr() != first.data_ptr()
+    for other in (table.double(), table[:, :2].contiguous(), torch.cat([table, table], 1)):
+        found = scratch.rows(other, torch.tensor([3, 0]), "total")
+        assert found.dtype == other.dtype
+        assert torch.equal(found, other[[3, 0]])
+    longer = scratch.rows(torch.cat([table, table], 1), torch.tensor([0, 1, 2, 3, 0]), "total")
+    assert torch.equal(longer, torch.cat([table, table], 1)[[0, 1, 2, 3, 0]])
+
+
+def test_scores_to_start_from_may_stand_in_the_same_memory() -> None:
+    scratch, draw = Scratch(), generator()
+    bases, from_parts = (torch.randn(5, 7, generator=draw, dtype=torch.float64) for _ in range(2))
+    columns, keys = torch.tensor([[0, 2], [1, -1], [3, 4]]), torch.arange(7)[:, None]
+    which = torch.tensor([4, 0, 2])
+    expected = bases[which].clone()
+    for q, used in enumerate(columns.tolist()):
+        expected[q] += sum(from_parts[column] for column in used if column >= 0)
+    base = scratch.rows(bases, which, "total")
+    found = retrieve_sums(base, columns, None, from_parts, torch.zeros(3, 1, dtype=torch.int64), keys, scratch)
+    assert torch.equal(found.top, expected.argmax(1))
+
+
+def test_an_estimate_of_nothing_counts_nothing() -> None:
+    assert (Estimate(None).n, Estimate(None).objects, Estimate(None).reason) == (0, 0, None)
 
 
 def test_blocks_are_joined_in_order() -> None:

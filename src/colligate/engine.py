@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -140,7 +140,7 @@ def side_by_side(work: Callable[[One], Result], over: Sequence[One]) -> Iterator
         return
     pool = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(threads,))
     try:
-        for job in [pool.submit(work, one) for one in over]:
+        for job in [pool.submit(copy_context().run, work, one) for one in over]:  # what a caller asked for holds there
             yield job.result()
     finally:
         pool.shutdown(cancel_futures=True)

@@ -1,7 +1,11 @@
 """Ensembles of trees: what they can learn, and what they say where a library lacks."""
 
 import importlib.util
+import os
+import sys
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
@@ -9,6 +13,7 @@ from colligate.binding import no_binding
 from colligate.complexity.approximators import Data, training_r2
 from colligate.complexity.trees import Boosted, Forest
 from colligate.embeddings import Embeddings
+from colligate.engine import using_threads
 from colligate.scenes.space import ConceptSpace
 from colligate.scenes.splits import ByObject
 
@@ -34,3 +39,34 @@ def test_boosting_fits_what_it_is_shown():
 def test_a_missing_library_names_its_extra():
     with pytest.raises(ValueError, match=r"colligate\[trees\]"):
         Boosted().fit(DATA, [SPLIT], 0)
+
+
+class Ensemble:
+    """Stands for a library's: keeps what it was asked for."""
+
+    asked: list[int]
+
+    def __init__(self, *_, n_jobs, **__):
+        self.asked.append(n_jobs)
+
+    def fit(self, inputs, targets):
+        self.mean = targets.mean(0)
+
+    def predict(self, inputs):
+        return np.tile(self.mean, (len(inputs), 1))
+
+
+@pytest.mark.parametrize("family", [Forest, Boosted])
+def test_trees_take_the_threads_that_were_asked_for_on_any_system(monkeypatch, family):
+    asked = list[int]()
+    kept = type("Kept", (Ensemble,), {"asked": asked})
+    monkeypatch.setattr("sklearn.ensemble.RandomForestRegressor", kept)
+    monkeypatch.setitem(sys.modules, "xgboost", SimpleNamespace(XGBRegressor=kept))
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)  # macOS has none
+    monkeypatch.delenv("COLLIGATE_THREADS", raising=False)
+    family().fit(DATA, [SPLIT], 0)
+    monkeypatch.setenv("COLLIGATE_THREADS", "3")
+    family().fit(DATA, [SPLIT], 0)
+    with using_threads(2):
+        family().fit(DATA, [SPLIT], 0)
+    assert asked == [1, 3, 2]

@@ -406,3 +406,11 @@ def test_designs_say_what_a_column_stands_for() -> None:
     assert len(set(said)) == design.size == 14
     names = [Design(SPACE, 2, p, k).name for p in PARTS for k in BOTH]
     assert names == ["concept", "concept+pos", "object", "object+pos"]
+
+
+def test_a_number_of_objects_that_occurs_once_has_its_own_mean():
+    scenes = Scenes.join([FULL, SPACE.all_scenes(1)[:1]])
+    embeddings = random_vectors(scenes)
+    means = decompose(embeddings, parts="concept", estimator="avg").means
+    assert torch.allclose(means[1], embeddings.vectors[-1].double())
+    assert torch.isnan(means[0]).all()

@@ -1,6 +1,7 @@
 """The page in a real browser: it draws, fits, prints, runs nothing that a user typed, and asks the network nothing."""
 
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -134,9 +135,11 @@ def test_figures_follow_their_place_and_not_only_the_window(opened, fresh):
     assert page.troubles == []
 
 
-@pytest.mark.parametrize("width", [400, 1280])
-def test_no_label_is_cut_at_any_width(width, opened, fresh):
-    """Labels of maps and titles of axes lie inside the picture that they belong to."""
+@pytest.mark.parametrize(
+    ("width", "face"), [(400, None), (400, "monospace"), (400, "'DejaVu Sans', sans-serif"), (1280, None)]
+)
+def test_no_label_is_cut_at_any_width(width, face, opened, fresh):
+    """Labels of maps and titles of axes lie inside their picture, however wide the system's font is."""
     record, studies, figures = fresh()
     points = figures["quadruple"]["points"]
     for end in (min, max):
@@ -146,7 +149,11 @@ def test_no_label_is_cut_at_any_width(width, opened, fresh):
     rules = [Row(id=f"complexity.{kind}", family=family, value=0.6, **level) for kind in ("concept", "object")]
     rules.append(Row(id="complexity.area", on="test", family=family, value=0.5, low=0.4, high=0.6))
     rules.append(Row(id="complexity.sound", family=family, value=1.0, **level))
-    page = opened(render_page(record, [*studies["whole"], *rules], figures), viewport={"width": width, "height": 800})
+    text = render_page(record, [*studies["whole"], *rules], figures)
+    if face is not None:
+        assert text.count("--sans: ") == 1
+        text = re.sub(r"--sans: [^;]+;", f"--sans: {face};", text)
+    page = opened(text, viewport={"width": width, "height": 800})
     assert page.locator("[data-figure=complexity-best] .ytick text").count() == 2
     cut = page.evaluate(
         """[...document.querySelectorAll(

@@ -1,6 +1,6 @@
 """Recognition three ways: against loops, on networks whose answer is known."""
 
-from itertools import product
+from itertools import combinations, product
 from typing import Any
 
 import pytest
@@ -46,6 +46,43 @@ def test_three_concepts_have_a_swap_for_each():
         values, other = space.object_values(scene), space.object_values(foils)
         assert torch.equal(values.sort(0).values, other.sort(0).values)
         assert not set(scene.tolist()) & set(foils.tolist())
+
+
+def swaps_by_loops(held, width, slots):
+    """Each scene and the two new objects of each of its swaps, once; of two concepts, since both swaps are one."""
+    found = set()
+    for scene in product(held, repeat=slots):
+        for i, j in combinations(range(slots), 2):
+            a, b = scene[i], scene[j]
+            other = {a // width * width + b % width, b // width * width + a % width}
+            if len(other) == 2 and other <= held and not other & set(scene):
+                found.add((scene, frozenset(other)))
+    return found
+
+
+@pytest.mark.parametrize(("slots", "held"), [(2, HELD), (3, HELD), (4, HELD), (3, torch.arange(16))])
+def test_every_pair_of_slots_is_swapped_once(slots, held):
+    part = part_scenes(SPACE, held, slots=slots, budget=100_000, seed=0)
+    found = [(tuple(s), frozenset(f)) for s, f in zip(part.swap_scenes.tolist(), part.foils.tolist(), strict=True)]
+    expected = swaps_by_loops(set(held.tolist()), 4, slots)
+    assert set(found) == expected
+    assert len(found) == len(expected) > 0
+
+
+def test_a_network_that_binds_two_of_three_slots_tells_a_third_of_the_swaps():
+    """It knows the objects of slots 1 and 2, and of slot 3 its values alone."""
+    space = ConceptSpace(a=6, b=6)
+    part = part_scenes(space, torch.arange(36), slots=3, budget=2000, seed=0)
+    of_objects, of_scenes = space.object_values(torch.arange(36)), space.object_values(part.swap_scenes)
+    vectors = (of_objects == of_scenes[:, 2:]).any(2).float()  # 1 for what has a value of slot 3
+    for slot in (0, 1):
+        vectors.scatter_(1, part.swap_scenes[:, slot : slot + 1], 2.0)
+    queries = Queries(torch.eye(36), torch.zeros(12, 36))
+    hits = outcomes(part, queries, torch.zeros(len(part.scenes), 36), vectors, levels=False)["swaps"].hits
+    third_of_foils = (space.object_values(part.foils) == of_scenes[:, 2:]).any(2).any(1)
+    apart = torch.tensor([all(len(set(column)) == 3 for column in zip(*s, strict=True)) for s in of_scenes.tolist()])
+    assert torch.equal(hits[apart].bool(), ~third_of_foils[apart])
+    assert 0.25 < float(hits[apart].mean()) < 0.42
 
 
 def test_a_budget_is_a_seeded_choice():

@@ -1,6 +1,5 @@
 """Ensembles of trees on the values of every slot: rules without algebra."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from colligate.complexity.approximators import Approximator, Data, Fitted, Rule, additive_design, generator_of
+from colligate.engine import chosen_threads
 from colligate.scenes.space import Scenes
 from colligate.scenes.splits import Split
 
@@ -58,7 +58,7 @@ class Forest:
         inputs, found = _inputs(data.scenes).numpy(), list[Fitted]()
         for split in splits:
             state = int(torch.randint(2**31 - 1, (1,), generator=generator_of(split, seed)))
-            forest = RandomForestRegressor(self.trees, random_state=state, n_jobs=1)
+            forest = RandomForestRegressor(self.trees, random_state=state, n_jobs=chosen_threads())
             forest.fit(inputs[split.fit.numpy()], data.targets[split.fit].numpy())
             found.append(Fitted(_predicting(forest, data.targets.shape[1])))
         return found
@@ -109,7 +109,7 @@ class Boosted:
             state = int(torch.randint(2**31 - 1, (1,), generator=generator_of(split, seed)))
             boosted = XGBRegressor(
                 n_estimators=self.rounds, learning_rate=self.rate, max_depth=self.depth, tree_method="hist",
-                multi_strategy="multi_output_tree", random_state=state, n_jobs=len(os.sched_getaffinity(0)),
+                multi_strategy="multi_output_tree", random_state=state, n_jobs=chosen_threads(),
             )  # fmt: skip
             boosted.fit(inputs[split.fit.numpy()], data.targets[split.fit].numpy())
             found.append(Fitted(_predicting(boosted, data.targets.shape[1])))

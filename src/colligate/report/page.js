@@ -15,6 +15,35 @@
   };
   const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
+  // How wide a text is in the page's own font: systems have fonts of very different widths.
+  const pen = document.createElement("canvas").getContext("2d");
+  const wideOf = (text, size) => {
+    pen.font = `${size}px ${style("--sans")}`;
+    return Math.max(...String(text).split("<br>").map((line) => pen.measureText(line.replace(/<[^>]+>/g, "").replace(/&lt;/g, "<").replace(/&gt;/g, ">").replace(/&amp;/g, "&")).width));
+  };
+
+  // Sizes of a figure's texts with which they stay inside it. Plotly gives a label's margin at most half of the width, else none.
+  function fitted(layout, width) {
+    const found = {};
+    const shrunk = (texts, size, room) => Math.max(7, Math.min(size, Math.floor((10 * size * room) / Math.max(1, ...texts.map((text) => wideOf(text, size)))) / 10));
+    if (layout.yaxis?.ticktext) found["yaxis.tickfont.size"] = shrunk(layout.yaxis.ticktext, layout.font.size, 0.46 * width);
+    for (const axis of ["xaxis", "yaxis"]) if (layout[axis]) found[`${axis}.automargin`] = true;
+    (layout.annotations || []).forEach((title, i) => { found[`annotations[${i}].font.size`] = shrunk([title.text], title.font.size, width - layout.margin.r - 8); });
+    return found;
+  }
+
+  // The layout with these sizes in their places.
+  function withSizes(layout, width) {
+    const sized = structuredClone(layout);
+    sized.font.family = style("--sans"); // Plotly measures texts outside the page's style sheet
+    for (const [path, value] of Object.entries(fitted(layout, width))) {
+      const keys = path.replace("[", ".").replace("]", "").split(".");
+      const last = keys.pop();
+      keys.reduce((part, key) => (part[key] ??= {}), sized)[last] = value;
+    }
+    return sized;
+  }
+
   function traces(points, groups, space, width) {
     const labelled = groups.flatMap((group) => (group.texts ? group.members : []));
     const frame = space ? null : frameOf(points, width - 52, 356);
@@ -56,7 +85,7 @@
     const choices = { "top center": [-0.5, 13], "bottom center": [-0.5, -13], "middle right": [0, 0], "middle left": [-1, 0], "top right": [0, 11], "top left": [-1, 11], "bottom right": [0, -11], "bottom left": [-1, -11] };
     const placed = new Map();
     for (const i of labelled) {
-      const wide = 6.2 * points[i].label.length;
+      const wide = wideOf(points[i].label, 11) + 2;
       let best = null;
       for (const [name, [shift, up]] of Object.entries(choices)) {
         const gap = name.startsWith("middle") ? 8 * (shift ? -1 : 1) : 0;
@@ -113,7 +142,7 @@
 
   function axes(space, frame) {
     const bare = { showticklabels: false, showgrid: space, zeroline: false, title: { text: "" }, ticks: "" };
-    const base = { height: 400, margin: { l: 26, r: 26, t: 22, b: 22 }, showlegend: false, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", hovermode: "closest", font: { size: 12 } };
+    const base = { height: 400, margin: { l: 26, r: 26, t: 22, b: 22 }, showlegend: false, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", hovermode: "closest", font: { size: 12, family: style("--sans") } };
     if (!space) return { ...base, dragmode: false, xaxis: { ...bare, fixedrange: true, range: frame.x }, yaxis: { ...bare, fixedrange: true, scaleanchor: "x", range: frame.y } };
     const in3d = { ...bare, showbackground: false, gridcolor: style("--rule"), linecolor: style("--rule"), showspikes: false };
     return { ...base, hoverlabel: { bgcolor: style("--card"), bordercolor: style("--soft"), font: { color: style("--ink") } }, scene: { xaxis: in3d, yaxis: in3d, zaxis: in3d, aspectmode: "data" } };
@@ -207,14 +236,14 @@
   const places = new ResizeObserver((changed) => {
     for (const { target } of changed) {
       const drawn = target._fullLayout?.width;
-      if (drawn && target.offsetWidth && drawn !== target.offsetWidth) Plotly.relayout(target, { autosize: true });
+      if (drawn && target.offsetWidth && drawn !== target.offsetWidth) Plotly.relayout(target, { autosize: true, ...(figures[target.dataset.figure].map ? {} : fitted(figures[target.dataset.figure].layout, target.clientWidth)) });
     }
   });
 
   async function drawAll() {
     for (const place of document.querySelectorAll("[data-figure]")) {
       const spec = figures[place.dataset.figure];
-      await (spec.map ? drawMap(place, spec.map) : Plotly.newPlot(place, spec.data, spec.layout, config));
+      await (spec.map ? drawMap(place, spec.map) : Plotly.newPlot(place, spec.data, withSizes(spec.layout, place.clientWidth), config));
       places.observe(place);
       await new Promise((done) => setTimeout(done));
     }

@@ -6,6 +6,7 @@ the same part, and on swaps whose four objects are all of that part (`.swaps`, t
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import NamedTuple
 
 import torch
@@ -52,6 +53,8 @@ def part_scenes(
 ) -> PartScenes:
     """All scenes of these objects with every slot filled, or a seeded choice of `budget` of them.
 
+    Any two of a scene's objects may swap a value, whatever their slots.
+
     Example:
         >>> found = part_scenes(ConceptSpace(a=3, b=3), torch.tensor([0, 1, 3, 4]), slots=2, budget=100, seed=0)
         >>> len(found.scenes), len(found.swap_scenes)
@@ -66,14 +69,17 @@ def part_scenes(
     within = torch.zeros(space.num_objects, dtype=torch.bool)
     within[objects] = True
     scenes, foils = list[Tensor](), list[Tensor]()
-    for concept in range(space.num_concepts if space.num_concepts > 2 else 1) if slots > 1 else ():
-        pair = space.object_values(every[:, :2])
-        pair[..., concept] = pair[..., concept].flip(1)
-        swapped = space.object_ids(pair)
-        other = (swapped[:, :, None] != every[:, None]).all(2).all(1)
-        good = within[swapped].all(1) & other
-        scenes.append(every[good])
-        foils.append(swapped[good])
+    for i, j in combinations(range(slots), 2):
+        # An object that stands in an earlier slot too has its swaps there: asked again, it would count twice.
+        new = (every[:, [i, j], None] != every[:, None, :]) | (torch.arange(slots) >= torch.tensor([[i], [j]]))
+        for concept in range(space.num_concepts if space.num_concepts > 2 else 1):
+            pair = space.object_values(every[:, [i, j]])
+            pair[..., concept] = pair[..., concept].flip(1)
+            swapped = space.object_ids(pair)
+            other = (swapped[:, :, None] != every[:, None]).all(2).all(1)
+            good = within[swapped].all(1) & other & new.all(2).all(1)
+            scenes.append(every[good])
+            foils.append(swapped[good])
     none = torch.zeros(0, max(slots, 2), dtype=torch.int64)
     with_swap, of_swap = (torch.cat(scenes), torch.cat(foils)) if scenes else (none[:, :slots], none[:, :2])
     some = torch.randperm(len(with_swap), generator=generator)[:budget]
