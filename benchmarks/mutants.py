@@ -36,7 +36,7 @@ class Group:
 
 
 GROUPS = {
-    "measures": Group(("measures.py",), ("tests/test_measures.py",), ("ObjectBootstrap",)),
+    "measures": Group(("measures.py",), ("tests/test_measures.py",)),
     "components": Group(
         ("geometry/components.py",), ("tests/geometry/test_components.py", "tests/geometry/test_sums.py")
     ),

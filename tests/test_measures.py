@@ -152,10 +152,6 @@ def test_scores_to_start_from_may_stand_in_the_same_memory() -> None:
     assert torch.equal(found.top, expected.argmax(1))
 
 
-def test_an_estimate_of_nothing_counts_nothing() -> None:
-    assert (Estimate(None).n, Estimate(None).objects, Estimate(None).reason) == (0, 0, None)
-
-
 def test_blocks_are_joined_in_order() -> None:
     scores, keys = torch.randn(7, 5, generator=generator()), torch.arange(5)[:, None]
     targets = torch.randint(5, (7, 1), generator=generator())

@@ -14,7 +14,7 @@ from PIL import Image
 from colligate.cli import main
 from colligate.embedders import embed, load_model
 from colligate.embedders.repaired import RepairedTower, parse_captions
-from colligate.measures import ObjectBootstrap
+from colligate.intervals import Intervals, Over
 from colligate.records import read_record, read_sealed, read_table, sealed_json
 from colligate.scenes.space import ConceptSpace
 from colligate.scenes.worlds import World, labels_bytes, load_world, render
@@ -245,16 +245,17 @@ def test_a_model_without_texts_cannot_be_repaired(run: Callable, monkeypatch: py
     assert "reads no text, and a repair is a map of texts" in said
 
 
-def test_every_interval_of_a_run_takes_its_seed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    seeds = list[int]()
+def test_every_interval_of_a_run_is_over_what_was_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    asked = list[str]()
 
-    def noted(*args: Any, seed: int = 0, **more: Any) -> ObjectBootstrap:
-        seeds.append(seed)
-        return ObjectBootstrap(*args, seed=seed, **more)
+    def noted(objects: Tensor, values: Tensor | None = None, *, over: Over = "values") -> Intervals:
+        if values is not None:  # texts and components know no scenes
+            asked.append(over)
+        return Intervals(objects, values, over=over)
 
     for module in ("measurements", "foil_rows"):
-        monkeypatch.setattr(f"colligate.crossmodal.{module}.ObjectBootstrap", noted)
+        monkeypatch.setattr(f"colligate.crossmodal.{module}.Intervals", noted)
     embedder = "oracle:pair-mismatched:16"
-    recognize(RecognizeConfig(embedder=embedder, scenes="clevr", seed=7, runs=tmp_path, store=tmp_path))
-    assert len(seeds) > 5
-    assert set(seeds) == {7}
+    recognize(RecognizeConfig(embedder=embedder, scenes="clevr", intervals="objects", runs=tmp_path, store=tmp_path))
+    assert len(asked) > 3
+    assert set(asked) == {"objects"}
