@@ -20,7 +20,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from colligate.complexity.curves import coverage_curve as coverage_curve
     from colligate.embeddings import Embeddings as Embeddings
     from colligate.scenes.space import EMPTY as EMPTY
     from colligate.scenes.space import ConceptSpace as ConceptSpace

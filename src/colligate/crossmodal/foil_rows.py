@@ -1,5 +1,6 @@
 """Behavioural tests as rows: foils, groups and biases, ties apart."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from colligate.crossmodal.measurements import estimate_row
 from colligate.crossmodal.queries import QueryVectors
 from colligate.embedders import Tower
 from colligate.embeddings import Embeddings
-from colligate.measures import ObjectBootstrap
+from colligate.measures import MIN_OBJECTS, ObjectBootstrap, ends
 from colligate.records import Row
 from colligate.scenes.captions import CaptionTemplate
 from colligate.scenes.space import Scenes
@@ -81,8 +82,10 @@ def table_rows(
 ) -> list[Row]:
     """The share of pairs whose caption wins, ties as one half; the share of ties; and both where the words are alike.
 
-    Where foils are of several kinds, each kind by itself too; where a caption has several foils, the share of captions
-    that beat all of theirs (the benchmarks' precision at 1; a tie with n foils counts 1 / (1 + n)).
+    Where foils are of several kinds, each kind by itself too. Where pairs turn relations round, each relation, and the
+    mean over relations, in which a rare one weighs as much as a common one (as the authors of ARO report it). Where a
+    caption has several foils, the share of captions that beat all of theirs (the benchmarks' precision at 1; a tie with
+    n foils counts 1 / (1 + n)).
 
     Args:
         id: what the rows' ids begin with.
@@ -103,9 +106,30 @@ def table_rows(
     for kind in dict.fromkeys(table.kinds):
         where = torch.tensor([one == kind for one in table.kinds])
         rows += _judged(f"{id}.{kind}", outcomes, bootstrap, where, reason=note)
+    if table.relations:
+        rows += _by_relation(id, outcomes, bootstrap, table)
     if table.groups is not None:
         rows.append(_beating_all(f"{id}.all", outcomes, table, table.groups, draws, seed))
     return rows
+
+
+def _by_relation(id: str, outcomes: FoilOutcomes, bootstrap: ObjectBootstrap, table: FoilTable) -> list[Row]:
+    """Each relation by itself, and their mean."""
+    rows, draws, values = list[Row](), list[Tensor](), list[float]()
+    for relation in sorted(set(table.relations)):
+        where = torch.tensor([one == relation for one in table.relations])
+        rows += _judged(f"{id}.relation.{relation.replace('.', '_')}", outcomes, bootstrap, where)
+        values.append(float(outcomes.hits[where].mean()))
+        draws.append(bootstrap.ratios(torch.where(where, outcomes.hits, 0.0), where.double()))
+    value = sum(values) / len(values)
+    mean = Row(id=f"{id}.relations", value=value, n=len(table.relations), objects=bootstrap.objects, chance=0.5)
+    low, high = ends(torch.stack(draws).nanmean(0), value)
+    if bootstrap.objects < MIN_OBJECTS:
+        reason = f"no interval: {bootstrap.objects} pictures (needs {MIN_OBJECTS})"
+        return [replace(mean, reason=reason), *rows]
+    if low == high:
+        return [replace(mean, reason="no interval: every relation came out alike in all pictures"), *rows]
+    return [replace(mean, low=low, high=high), *rows]
 
 
 def _beating_all(
