@@ -41,14 +41,14 @@ def inert(text: str, *, lines: bool = False) -> str:
 
 
 def inert_json(content: Any) -> Any:
-    r"""JSON-able content with all its texts inert, keys too.
+    r"""JSON-able content with all its texts inert, keys too; line breaks stay, which a page shows as spaces.
 
     Example:
         >>> inert_json({"a\x07": ["b\x1b", 1, None]})
         {'a\\x07': ['b\\x1b', 1, None]}
     """
     if isinstance(content, str):
-        return inert(content)
+        return inert(content, lines=True)
     if isinstance(content, Mapping):
         return {inert_json(key): inert_json(value) for key, value in content.items()}
     if isinstance(content, list | tuple):
