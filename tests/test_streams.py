@@ -161,6 +161,12 @@ def test_exit_codes_are_in_the_help(capsys: pytest.CaptureFixture[str]):
         (PermissionError(errno.EACCES, "Permission denied", "here"), 2, "here: permission denied; name another place"),
         (OSError(errno.EROFS, "Read-only file system", "here"), 2, "here: read-only file system"),
         (OSError(errno.ENOSPC, "No space left on device"), 1, "The disk is full"),
+        (
+            OSError("The disk that holds the store is full; free some space."),
+            1,
+            "The disk that holds the store is full",
+        ),
+        (FileNotFoundError("The weights are not on this machine."), 2, "The weights are not on this machine."),
         (KeyError("scene"), 1, "The work failed: KeyError 'scene'"),
         (ZeroDivisionError("division by zero"), 1, "The work failed: ZeroDivisionError division by zero"),
         (RecursionError("too deep"), 1, "The work failed: too deep"),

@@ -82,7 +82,8 @@ def _failed(error: Exception | SystemExit) -> int:
         return 1
     if isinstance(error, OSError):
         complain(of_system(error))
-        return 1 if error.errno is None or error.errno in BREAKS else 2
+        ours = error.errno is None and not isinstance(error, FileNotFoundError)
+        return 1 if ours or error.errno in BREAKS else 2
     if isinstance(error, ValueError | ImportError):
         complain(str(error))
         return 2
