@@ -11,23 +11,37 @@ The foundation stands here; every other part is imported from its own module:
     colligate.study        every measurement of one model, and its report
 
 Example:
+    >>> from colligate import ConceptSpace
     >>> ConceptSpace(color=["red", "blue"], shape=["cube", "ball"]).all_scenes(slots=2).describe(1)
     'red cube | red ball'
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from colligate.embeddings import Embeddings as Embeddings
-from colligate.scenes.space import EMPTY as EMPTY
-from colligate.scenes.space import ConceptSpace as ConceptSpace
-from colligate.scenes.space import Scenes as Scenes
+if TYPE_CHECKING:
+    from colligate.embeddings import Embeddings as Embeddings
+    from colligate.scenes.space import EMPTY as EMPTY
+    from colligate.scenes.space import ConceptSpace as ConceptSpace
+    from colligate.scenes.space import Scenes as Scenes
 
 __version__ = "0.1.0"
 
+_HOMES = {
+    "ConceptSpace": "colligate.scenes.space", "EMPTY": "colligate.scenes.space", "Embeddings": "colligate.embeddings",
+    "Scenes": "colligate.scenes.space", "coverage_curve": "colligate.complexity.curves",
+}  # fmt: skip
+"""Name -> the module that it is loaded from when it is first used: help and lists need no torch."""
+
 
 def __getattr__(name: str) -> Any:
-    """`coverage_curve`, loaded when it is first used."""
-    if name == "coverage_curve":
-        return import_module("colligate.complexity.curves").coverage_curve
+    """What `_HOMES` lists, loaded when it is first used."""
+    if name in _HOMES:
+        globals()[name] = found = getattr(import_module(_HOMES[name]), name)
+        return found
     raise AttributeError(f"module 'colligate' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """All that can be asked for."""
+    return sorted({*globals(), *_HOMES})

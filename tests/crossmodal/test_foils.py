@@ -289,7 +289,7 @@ def test_a_caption_must_beat_all_its_foils():
 
 def test_orders_without_foils_are_told(pictures: Path, tmp_path: Path):
     (tmp_path / "a.json").write_text('[{"image": "p0.png", "caption_options": ["alone"]}]')
-    with pytest.raises(ValueError, match="row 0 has no captions in order"):
+    with pytest.raises(ValueError, match="row 1 has no captions in order"):
         read_foils(tmp_path / "a.json", pictures)
     (tmp_path / "b.json").write_text('[{"image": "p0.png", "caption_options": ["a b", "a b"]}]')
     with pytest.raises(ValueError, match="has no pairs of caption and foil"):
@@ -316,7 +316,7 @@ def test_bag_identical_rows_stand_apart(pictures: Path, tmp_path: Path):
         ({"foil": "cat 0 on mat"}, "has the foil 'cat 0 on mat' equal to its caption"),
         ({"picture": "gone.png"}, "names the picture 'gone.png', not found"),
         ({"picture": "../secret.png"}, "leads out of"),
-        ({"caption": ""}, "the caption is empty"),
+        ({"caption": ""}, "line 2 has an empty caption"),
     ],
 )
 def test_bad_rows_are_told_by_row(change: dict[str, Any], message: str, pictures: Path, tmp_path: Path):
@@ -328,14 +328,14 @@ def test_bad_rows_are_told_by_row(change: dict[str, Any], message: str, pictures
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.csv", "picture,caption\np0.png,x\n", "row 0 has no foil"),
+        ("a.csv", "picture,caption\np0.png,x\n", "has no foil .looked for foil, negative_caption"),
         ("a.json", "{", "is no JSON"),
         ("a.json", "[]", "holds no list of objects"),
         ("a.txt", "x", "is no table of foils"),
         (
             "a.json",
             '[{"filename": "p0.png", "caption": 3, "negative_caption": "y"}]',
-            "the caption is empty or no text",
+            "row 1 has a number as its caption; give a text",
         ),
     ],
 )

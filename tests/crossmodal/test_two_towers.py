@@ -248,7 +248,7 @@ def test_a_model_without_texts_cannot_be_repaired(run: Callable, monkeypatch: py
 def test_every_interval_of_a_run_is_over_what_was_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     asked = list[str]()
 
-    def noted(objects: Tensor, values: Tensor | None = None, *, over: Over = "values") -> Intervals:
+    def noted(objects: torch.Tensor, values: torch.Tensor | None = None, *, over: Over = "values") -> Intervals:
         if values is not None:  # texts and components know no scenes
             asked.append(over)
         return Intervals(objects, values, over=over)

@@ -6,11 +6,22 @@ colligate recognize|foils|repair EMBEDDER --scenes WORLD      two towers: matchi
 colligate embed|render|check-model|check-data|report|reproduce|runs|worlds|embedders
 """
 
-import os
+import errno
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from colligate.cli.terminal import Verb, complain, of_system, of_work, say, stopped
+from colligate.cli.streams import outlets, stoppable
+from colligate.cli.terminal import (
+    HelpShown,
+    Verb,
+    complain,
+    of_system,
+    of_work,
+    plain_warnings,
+    say,
+    stopped,
+)
 from colligate.cli.verbs import MEASUREMENTS as MEASUREMENTS
 from colligate.cli.verbs import verbs
 
@@ -22,31 +33,62 @@ ENVIRONMENT = {
 """Variable -> what it does."""
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and give its exit code: 0 done, 1 the work failed, 2 the call was wrong.
+EXITS = {
+    0: "Done; also where the reader of a pipe had enough before the end.",
+    1: "The work failed: our fault, a damaged file of a run, a full disk, numbers that aren't reproduced, a bad model.",
+    2: "The call or its input is wrong: one sentence says what, where and what to do.",
+    130: "Stopped by Ctrl-C; what was finished is kept.",
+    143: "Stopped by SIGTERM; what was finished is kept.",
+}
+"""Exit code -> what it means."""
+BREAKS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+"""Errors of the system that no other call mends."""
 
-    With COLLIGATE_DEBUG=1 in the environment, the traceback of a failure stands before its sentence.
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and give its exit code, as `EXITS` lists them.
+
+    Nothing that becomes of stdout or stderr ends the work: it is done and kept, and then what couldn't be printed is
+    told. With COLLIGATE_DEBUG=1 in the environment, the traceback of a failure stands before its sentence.
     """
     words = list(sys.argv[1:] if argv is None else argv)
+    with outlets() as out, plain_warnings(), stoppable() as signalled:
+        code = _code(words, signalled)
+        out.flush()
+        if out.problem is not None:
+            reason = (out.problem.strerror or str(out.problem)).lower()
+            complain(f"Not all that was found could be printed ({reason}); what the work wrote is kept.")
+            code = code or 1
+    return code
+
+
+def _code(words: list[str], signalled: Callable[[], int | None]) -> int:
     try:
-        code = _run(words)
-        sys.stdout.flush()
-        return code
-    except KeyboardInterrupt:
-        complain(stopped(words))
-        return 1
-    except BrokenPipeError:  # the reader of a pipe has gone; nothing is wrong
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered goes nowhere
+        return _run(words)
+    except HelpShown:
         return 0
-    except (ValueError, FileNotFoundError, ImportError) as error:
-        complain(of_system(error) if isinstance(error, OSError) else str(error))
-        return 2
-    except OSError as error:
+    except (Exception, KeyboardInterrupt, SystemExit) as error:
+        number = signalled()  # libraries may turn it into an error of their own
+        if number is not None or isinstance(error, KeyboardInterrupt):
+            complain(stopped(words))
+            return 128 + (number or signal.SIGINT)
+        return _failed(error)
+
+
+def _failed(error: Exception | SystemExit) -> int:
+    """Complain of an error, and give its exit code."""
+    if isinstance(error, SystemExit):
+        complain("Code that was called ended the program (sys.exit) before the work was done; take that call out.")
+        return 1
+    if isinstance(error, OSError):
         complain(of_system(error))
-        return 1
-    except (RuntimeError, MemoryError) as error:
-        complain(of_work(error))
-        return 1
+        ours = error.errno is None and not isinstance(error, FileNotFoundError)
+        return 1 if ours or error.errno in BREAKS else 2
+    if isinstance(error, ValueError | ImportError):
+        complain(str(error))
+        return 2
+    complain(of_work(error))
+    return 1
 
 
 def _run(words: list[str]) -> int:
@@ -70,4 +112,6 @@ def _help(known: dict[str, Verb]) -> str:
     lines += ["", "colligate VERB --help lists the options of a verb.", "For a start:", ""]
     lines += ["  colligate study sbert:all-MiniLM-L6-v2 --scenes text8x8", "", "In the environment:", ""]
     lines += [f"  {name:<18} {meaning}" for name, meaning in ENVIRONMENT.items()]
+    lines += ["", "Exit codes:", ""]
+    lines += [f"  {code:<18} {meaning}" for code, meaning in EXITS.items()]
     return "\n".join(lines)

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from colligate.cli.tables import show_run
-from colligate.cli.terminal import parse, progress, say, take_flag
+from colligate.cli.terminal import parse, progress, take_flag, tell
 
 if TYPE_CHECKING:
     from colligate.records import Row
@@ -48,7 +48,7 @@ def repair_verb(words: list[str]) -> int:
     leading = [row for row in result.rows if not row.id.startswith(ceiling) or row.id.endswith(".object.swap")]
     code = _told(result, as_json, leading)
     if not as_json:
-        say(f"Study it: colligate recognize repaired:{result.folder}")
+        tell(f"Study it: colligate recognize repaired:{result.folder}")
     return code
 
 

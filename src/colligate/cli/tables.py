@@ -7,9 +7,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from colligate.cli.terminal import say
+from colligate.cli.terminal import say, tell
+from colligate.records.text import formula_note, inert
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from colligate.records import ListedRun, Row
     from colligate.study.compare import Difference
 
@@ -44,12 +47,13 @@ def show(rows: "Sequence[Row]", *, as_json: bool, table: "Sequence[Row] | None" 
         name += f" over {span(run.area_coverages(row.family))}" if area else ""
         levels = (_number(row.chance), _number(row.bag_of_concepts), _number(row.random_init))
         value = "none" if row.value is None else _number(row.value)
-        shown.add_row(name, row.on, value, interval, "" if row.n is None else str(row.n), *levels)
+        n = "" if row.n is None else str(row.n)
+        shown.add_row(*map(verbatim, (name, row.on, value, interval, n, *levels)))
     screen = console()
     screen.print(shown)
     for reason, names in _unmeasured(rows).items():
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        say(f"none: {reason} ({', '.join(names[:3])}{more}).")
+        tell(f"none: {reason} ({', '.join(names[:3])}{more}).")
     screen.print(
         "95 %: interval over objects. Chance: random scores. Bag: an ideal bag of concepts, ties at random. "
         "Random: the same network with fresh weights.", style="dim",
@@ -59,7 +63,15 @@ def show(rows: "Sequence[Row]", *, as_json: bool, table: "Sequence[Row] | None" 
         *((area_said(run),) if "complexity.area" in measured else ()),
         *(BITS if "complexity.bits_saved" in measured else ()),
     ):
-        screen.print(escaped(said), style="dim")
+        screen.print(verbatim(said), style="dim")
+    csv_note = formula_note("table.csv", _words(table or rows))
+    if csv_note:
+        tell(f"Note: {csv_note}")
+
+
+def _words(rows: "Sequence[Row]") -> list[str]:
+    """All texts of a table."""
+    return [text for row in rows for text in asdict(row).values() if isinstance(text, str)]
 
 
 def _unmeasured(rows: "Sequence[Row]") -> dict[str, list[str]]:
@@ -123,14 +135,16 @@ def show_run(
 
     said = verdict_of(record, judged or open_run(folder).rows)
     if said:
-        say(said + "\n")
+        tell(said)
+        say("")
     if points is None:
         show(rows, as_json=False)
     else:
         print_spread(points)
     for note in record.get("notes", []):
-        say(f"Note: {note}")
-    say(f"Record: {folder}\nPage:   {write_page(folder)}")
+        tell(f"Note: {note}")
+    tell(f"Record: {folder}")
+    tell(f"Page:   {write_page(folder)}")
 
 
 def signed(value: float) -> str:
@@ -157,9 +171,8 @@ def print_differences(differences: "Sequence[Difference]") -> None:
         name = one.row.id if one.row.family is None else f"{one.row.id} ({one.row.family})"
         interval = "" if one.low is None or one.high is None else f"{signed(one.low)} to {signed(one.high)}"
         said = one.said if one.low is None else f"{one.said}, {one.how}"
-        table.add_row(
-            name, one.row.on, _number(one.row.value), _number(one.other.value), signed(one.value), interval, said
-        )
+        numbers = (_number(one.row.value), _number(one.other.value), signed(one.value))
+        table.add_row(*map(verbatim, (name, one.row.on, *numbers, interval, said)))
     screen = console()
     screen.print(table)
     screen.print(
@@ -200,7 +213,7 @@ def print_spread(points: "Sequence[Mapping[str, Any]]") -> None:
             [ends[end]["bag_of_concepts"] for ends in coverages.values() if end in ends] for end in SPREAD
         ]  # fmt: skip
         table.add_row("bag", "", *(_range([level for level in of_end if level is not None]) for of_end in levels))
-        screen.print(f"{escaped(model)}, objects recognised", style="bold", highlight=False)
+        screen.print(verbatim(f"{model}, objects recognised"), style="bold")
         screen.print(table)
     screen.print(
         "Median (lowest-highest seed) at each share of objects that training showed. Bag: an ideal bag of concepts. "
@@ -232,35 +245,36 @@ def print_list(meanings: Mapping[str, str]) -> None:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for name, meaning in meanings.items():
-        table.add_row(escaped(name), escaped(meaning))
+        table.add_row(verbatim(name), verbatim(meaning))
     console().print(table)
 
 
 def print_runs(runs: "Sequence[ListedRun]") -> None:
     """Print runs, a line each, and under it what was found."""
     cells = [
-        (run.name, run.what, run.created[:16].replace("T", " "), "" if run.state == "finished" else run.state)
+        tuple(map(inert, (run.name, run.what, run.created[:16].replace("T", " "),
+                          "" if run.state == "finished" else run.state)))
         for run in runs
-    ]
+    ]  # fmt: skip
     headings = ("run", "what", "when", "")
     widths = [max(map(len, column)) for column in zip(headings, *cells, strict=True)]
     screen = console()
 
-    def line(of: Sequence[str]) -> str:
-        return escaped("  ".join(cell.ljust(width) for cell, width in zip(of, widths, strict=True)).rstrip())
+    def line(of: Sequence[str]) -> "Text":
+        return verbatim("  ".join(cell.ljust(width) for cell, width in zip(of, widths, strict=True)).rstrip())
 
     screen.print(line(headings), style="bold")
     for run, of in zip(runs, cells, strict=True):
-        screen.print(line(of), highlight=False)
+        screen.print(line(of))
         if run.verdict:
-            screen.print(escaped(f"    {run.verdict}"), style="dim", highlight=False)
+            screen.print(verbatim(f"    {run.verdict}"), style="dim")
 
 
-def escaped(text: str) -> str:
-    """Text that the table shows as it stands."""
-    from rich.markup import escape
+def verbatim(text: object) -> "Text":
+    """Text that stands as it was written: no markup, no names of emoji, nothing that steers the terminal."""
+    from rich.text import Text
 
-    return escape(text)
+    return Text(inert(str(text)))
 
 
 def console() -> Any:

@@ -7,12 +7,13 @@ import re
 import sys
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stderr
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from colligate.records import WorkError
+from colligate.records.text import inert
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,8 +26,17 @@ Verb = tuple[Callable[[list[str]], int], str]
 """What a verb does with its words, giving an exit code, and the question it answers."""
 
 
+class HelpShown(Exception):  # noqa: N818 (nothing is wrong)
+    """The call asked for help, and has it."""
+
+
 def parse(config: type[Config], verb: str, description: str, words: list[str]) -> Config:
-    """A config from the words of a call; --help prints its fields."""
+    """A config from the words of a call; --help prints its fields.
+
+    Raises:
+        HelpShown: after printing them.
+        ValueError: the words don't fit.
+    """
     import tyro
 
     said = io.StringIO()
@@ -38,7 +48,7 @@ def parse(config: type[Config], verb: str, description: str, words: list[str]) -
             )  # fmt: skip
     except SystemExit as stop:
         if not stop.code:
-            raise
+            raise HelpShown from None
         raise ValueError(_plainly(said.getvalue(), verb)) from None
 
 
@@ -51,15 +61,35 @@ def _plainly(boxed: str, verb: str) -> str:
 
 
 def say(text: str) -> None:
-    """Print a line."""
-    sys.stdout.write(text + "\n")
+    """Print text of ours, line breaks and all; what else could steer a terminal is written out."""
+    sys.stdout.write(inert(text, lines=True) + "\n")
+
+
+def tell(sentence: str) -> None:
+    """Print one sentence in which words of the user's may stand: it stays one line whatever they hold."""
+    say(inert(sentence))
 
 
 def complain(text: str) -> None:
     """Print one sentence to stderr, after the traceback of what is being handled where COLLIGATE_DEBUG asks for it."""
     if os.environ.get("COLLIGATE_DEBUG", "") not in ("", "0") and sys.exc_info()[0] is not None:
         traceback.print_exc()
-    sys.stderr.write(f"colligate: {text}\n")
+    sys.stderr.write(f"colligate: {inert(' '.join(text.split(chr(10))))}\n")
+
+
+@contextmanager
+def plain_warnings() -> Generator[None, None, None]:
+    """Tell warnings in a line each, without the place in the code that only its authors need."""
+
+    def told(message: Warning | str, *where: object, **more: object) -> None:
+        del where, more
+        complain(f"Note: {' '.join(str(message).split())}")
+
+    before, warnings.showwarning = warnings.showwarning, told
+    try:
+        yield
+    finally:
+        warnings.showwarning = before
 
 
 EVERY = 15.0
@@ -101,7 +131,7 @@ def _lines() -> Generator["Report", None, None]:
     def speak() -> None:
         while not ended.wait(EVERY):
             try:
-                sys.stderr.write(f"colligate: {time.monotonic() - start:.0f} s: {last[0]}\n")
+                sys.stderr.write(f"colligate: {time.monotonic() - start:.0f} s: {inert(last[0])}\n")
                 sys.stderr.flush()
             except (OSError, ValueError):  # whoever read this has gone; the work goes on
                 return
@@ -133,7 +163,7 @@ def bars(screen: "Console") -> "Progress":
         def render(self, task: Task) -> Text:
             return Text(rate(task.finished_speed or task.speed, task.total), style="progress.data.speed")
 
-    described = TextColumn("{task.description}")
+    described = TextColumn("{task.description}", markup=False)
     columns = (SpinnerColumn(), described, BarColumn(), MofNCompleteColumn(), RateColumn(), TimeRemainingColumn())
     return Progress(*columns, console=screen, transient=True)
 
@@ -170,7 +200,14 @@ NO_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "una
 
 
 def of_work(error: BaseException) -> str:
-    """A failure of the work as a sentence: ours as it is, those of libraries by their first line."""
+    """A failure of the work as a sentence: ours as it is, those of libraries by their first line.
+
+    Example:
+        >>> of_work(KeyError("scene"))
+        "The work failed: KeyError 'scene'; COLLIGATE_DEBUG=1 in the environment shows where."
+    """
+    from colligate.records import WorkError
+
     said = " ".join(str(error).splitlines()[:1]).strip().rstrip(".")
     if isinstance(error, MemoryError) or any(words in str(error).lower() for words in NO_MEMORY):
         return (
@@ -178,6 +215,8 @@ def of_work(error: BaseException) -> str:
         )
     if isinstance(error, WorkError):
         return str(error)
+    if not isinstance(error, RuntimeError):  # the texts of others say little without their kind
+        said = f"{type(error).__name__} {said}".strip()
     return f"The work failed: {said or type(error).__name__}; COLLIGATE_DEBUG=1 in the environment shows where."
 
 

@@ -3,7 +3,7 @@
 from dataclasses import fields
 
 from colligate.cli.tables import show_run
-from colligate.cli.terminal import parse, progress, say, take_flag
+from colligate.cli.terminal import parse, progress, say, take_flag, tell
 
 PRESETS = ("paper", "pictures")
 LEADING = (".object", ".r2", "object.correlation", "object.within", "object.beyond", ".ceiling", "ceiling.correlation")
@@ -48,9 +48,9 @@ def train_verb(words: list[str]) -> int:
     if not as_json:
         long = preset != "pictures" and config.space.num_objects >= 300
         note = "    (some minutes: all ordered pairs of about 400 objects)" if long else ""
-        say(f"Study it: colligate study run:{result.folder}{note}")
+        tell(f"Study it: colligate study run:{result.folder}{note}")
         if preset == "pictures":
-            say(f"Ask it:   colligate recognize run:{result.folder}")
+            tell(f"Ask it:   colligate recognize run:{result.folder}")
     return 0
 
 
@@ -92,7 +92,8 @@ def paper_verb(words: list[str]) -> int:
         result = paper(config, report)
     for part in result.parts:
         say(f"{finding(read_run(part.folder, part.title))}\n")
-    say(f"Record: {result.folder}\nPage:   {result.page}")
+    tell(f"Record: {result.folder}")
+    tell(f"Page:   {result.page}")
     return 0
 
 

@@ -1,13 +1,16 @@
 """The verbs: each parses its flags, calls one library function and prints what it gives."""
 
+import csv
+import io
 import json
 from dataclasses import dataclass
 from pathlib import Path
 
 from colligate.cli.crossmodal_verbs import foils_verb, recognize_verb, repair_verb
-from colligate.cli.tables import console, main_rows, print_differences, print_list, print_runs, show
-from colligate.cli.terminal import Verb, parse, progress, say, take_flag
+from colligate.cli.tables import console, main_rows, print_differences, print_list, print_runs, show, verbatim
+from colligate.cli.terminal import Verb, parse, progress, say, take_flag, tell
 from colligate.cli.train_verbs import paper_verb, structure_verb, sweep_verb, train_verb
+from colligate.records.text import formula_note
 
 MEASUREMENTS = {
     "probe": ("probes", "Do linear read-outs name the values and the objects of unseen scenes?"),
@@ -36,15 +39,19 @@ def _measure(verb: str, battery: str, words: list[str]) -> int:
         return 0
     said = verdict_of(result.record, result.rows)
     if said:
-        say(said + "\n")
+        tell(said)
+        say("")
     summary = [row for row in result.rows if row.coverage is None]  # curves are for the page and the table
     shown = summary if every else main_rows(summary)
     show(shown, as_json=False, table=result.rows)
     if len(shown) < len(summary):
         say(f"{len(shown)} of {len(summary)} rows are shown; --all shows the others, and table.csv below has them.")
-    say(f"\nRecord: {result.folder}")
+    say("")
+    for note in result.record.get("notes", []):
+        tell(f"Note: {note}")
+    tell(f"Record: {result.folder}")
     if len(summary) < len(result.rows):
-        say(f"Curves: colligate report {result.folder}, or its table.csv")
+        tell(f"Curves: colligate report {result.folder}, or its table.csv")
     return 0
 
 
@@ -60,14 +67,22 @@ def _study(words: list[str]) -> int:
         show(result.rows, as_json=True)
         return 0
     verdict = judge(result.rows, str(result.record["name"]))
-    say(verdict.sentence + "\n")
+    tell(verdict.sentence)
+    say("")
     show([tile.row for tile in verdict.tiles if tile.row is not None], as_json=False, table=result.rows)
     for note in result.record.get("notes", []):
-        say(f"Note: {note}")
+        tell(f"Note: {note}")
     if result.found:
         say("This run was finished before; --force takes it again.")
-    say(f"Record: {result.folder}\nPage:   {result.page}")
+    tell(f"Record: {result.folder}")
+    tell(f"Page:   {result.page}")
     return 0
+
+
+def formulas_in(name: str, table: bytes) -> tuple[str, ...]:
+    """What to tell of a CSV file that is written here, where its cells look like formulas."""
+    cells = (cell for row in csv.reader(io.StringIO(table.decode(), newline="")) for cell in row)
+    return tuple(filter(None, [formula_note(name, cells)]))
 
 
 def _embed(words: list[str]) -> int:
@@ -83,9 +98,9 @@ def _embed(words: list[str]) -> int:
     labels, left_out = labels_of(source)
     write_atomic(config.out / "labels.csv", labels)
     write_atomic(config.out / "vectors.safetensors", save({"vectors": source.embeddings.vectors.contiguous()}))
-    for note in (*source.notes, *left_out):
-        say(f"Note: {note}")
-    say(f"{len(source.embeddings)} vectors of {source.embeddings.dim} dimensions: {config.out}")
+    for note in (*source.notes, *left_out, *formulas_in("labels.csv", labels)):
+        tell(f"Note: {note}")
+    tell(f"{len(source.embeddings)} vectors of {source.embeddings.dim} dimensions: {config.out}")
     return 0
 
 
@@ -107,7 +122,9 @@ def _render(words: list[str]) -> int:
     config = parse(RenderConfig, "render", "Draw a world's pictures and their labels table.", words)
     with progress() as report:
         labels = render(load_world(config.scenes), config.out, limit=config.limit, report=report)
-    say(str(labels))
+    for note in formulas_in(labels.name, labels.read_bytes()):
+        tell(f"Note: {note}")
+    tell(str(labels))
     return 0
 
 
@@ -135,7 +152,7 @@ def _check_model(words: list[str]) -> int:
     for heading in ("tower", "what", "found", "verdict", "note"):
         table.add_column(heading)
     for found in findings:
-        table.add_row(found.tower, found.name, str(found.value), found.verdict, found.note)
+        table.add_row(*map(verbatim, (found.tower, found.name, found.value, found.verdict, found.note)))
     console().print(table)
     return 1 if any(found.verdict == "bad" for found in findings) else 0
 
@@ -161,9 +178,12 @@ def _check_data(words: list[str]) -> int:
     space = None if config.space is None else read_space(config.space)
     world = read_labels(config.labels, space=space, keep=keep_of(config.keep))
     for sentence in understand(world, open_pictures=False).sentences:
-        say(sentence)
+        tell(sentence)
     for sentence in of_pictures(world):
-        say(sentence)
+        tell(sentence)
+    space = world.scenes.space
+    if note := formula_note(config.labels.name, (*space.names, *(word for of in space.words for word in of))):
+        tell(note)
     return 0
 
 
@@ -181,7 +201,7 @@ def _report(words: list[str]) -> int:
     from colligate.report.page import write_page
 
     config = parse(ReportConfig, "report", "Write the page of a finished run again.", words)
-    say(str(write_page(config.run, config.out)))
+    tell(str(write_page(config.run, config.out)))
     return 0
 
 
@@ -203,7 +223,9 @@ def _reproduce(words: list[str]) -> int:
     with progress() as report:
         compared = reproduce(folder, tolerance=config.tolerance, report=report)
     for line in compared.differences[:20]:
-        say(line)
+        tell(line)
+    if len(compared.differences) > 20:
+        say(f"... and {len(compared.differences) - 20} more differences.")
     say(f"{compared.equal} of {compared.numbers} numbers agree to {config.tolerance:g}.")
     return 0 if compared.equal == compared.numbers else 1
 
@@ -263,7 +285,7 @@ def _runs(words: list[str]) -> int:
     elif found:
         print_runs(found)
     else:
-        say(f"{config.runs} holds no runs.")
+        tell(f"{config.runs} holds no runs.")
     return 0
 
 
@@ -284,10 +306,13 @@ def _compare(words: list[str]) -> int:
         say(json.dumps(found, indent=1))
         return 0
     for one in compared:
-        say(f"{one.sentence}\n\nfirst: {one.first}    other: {one.other}\n")
+        tell(one.sentence)
+        say("")
+        tell(f"first: {one.first}    other: {one.other}")
+        say("")
         print_differences(one.differences)
         for note in one.notes:
-            say(f"Note: {note}")
+            tell(f"Note: {note}")
     return 0
 
 

@@ -79,8 +79,10 @@ def table_rows(
 ) -> list[Row]:
     """The share of pairs whose caption wins, ties as one half; the share of ties; and both where the words are alike.
 
-    Where foils are of several kinds, each kind by itself too; where a caption has several foils, the share of captions
-    that beat all of theirs (the benchmarks' precision at 1; a tie with n foils counts 1 / (1 + n)).
+    Where foils are of several kinds, each kind by itself too. Where pairs turn relations round, each relation, and the
+    mean over relations, in which a rare one weighs as much as a common one (as the authors of ARO report it). Where a
+    caption has several foils, the share of captions that beat all of theirs (the benchmarks' precision at 1; a tie with
+    n foils counts 1 / (1 + n)).
 
     Args:
         id: what the rows' ids begin with.
@@ -100,9 +102,24 @@ def table_rows(
     for kind in dict.fromkeys(table.kinds):
         where = torch.tensor([one == kind for one in table.kinds])
         rows += _judged(f"{id}.{kind}", outcomes, intervals, where, reason=note)
+    if table.relations:
+        rows += _by_relation(id, outcomes, intervals, table)
     if table.groups is not None:
         rows.append(_beating_all(f"{id}.all", outcomes, table, table.groups))
     return rows
+
+
+def _by_relation(id: str, outcomes: FoilOutcomes, intervals: Intervals, table: FoilTable) -> list[Row]:
+    """Each relation by itself, and their mean."""
+    rows, influences, values = list[Row](), list[Tensor](), list[float]()
+    for relation in sorted(set(table.relations)):
+        where = torch.tensor([one == relation for one in table.relations])
+        rows += _judged(f"{id}.relation.{relation.replace('.', '_')}", outcomes, intervals, where)
+        values.append(float(outcomes.hits[where].mean()))
+        influences.append(intervals.influence(torch.where(where, outcomes.hits.double(), 0.0), where.double()))
+    every = torch.ones(len(table.relations), dtype=torch.bool)
+    mean = intervals.around(sum(values) / len(values), torch.stack(influences).mean(0), every)
+    return [estimate_row(f"{id}.relations", mean, chance=0.5), *rows]
 
 
 def _beating_all(id: str, outcomes: FoilOutcomes, table: FoilTable, groups: Int[Tensor, " pair"]) -> Row:

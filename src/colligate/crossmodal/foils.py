@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from colligate.embedders import Tower, embed_items
+from colligate.embedders.towers import NetworkTower
 from colligate.measures import tie_tolerance
 from colligate.scenes.captions import CaptionTemplate
 from colligate.scenes.space import Scenes
@@ -32,6 +33,7 @@ class FoilTable:
         control: both captions are true: the number shows a preference, one half being none.
         kinds: where pairs are of several kinds, the kind of each.
         groups: where a caption has several foils, the number of its group, from 0: it should beat all of them.
+        relations: where pairs turn a relation round, such as "on" or "to the left of", the one of each.
 
     Raises:
         ValueError: columns of unequal length, no row, or a foil equal to its caption.
@@ -39,7 +41,7 @@ class FoilTable:
     Example:
         >>> FoilTable("mine", torch.tensor([0]), ("a cat",), ("a cat",))
         Traceback (most recent call last):
-        ValueError: Row 0 of mine has the foil 'a cat' equal to its caption; give another foil or leave the row out.
+        ValueError: Row 1 of mine has the foil 'a cat' equal to its caption; give another foil or leave the row out.
     """
 
     name: str
@@ -49,6 +51,7 @@ class FoilTable:
     control: bool = False
     kinds: tuple[str, ...] = ()
     groups: Int[Tensor, " pair"] | None = None
+    relations: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not len(self.rows) == len(self.captions) == len(self.foils):
@@ -61,7 +64,7 @@ class FoilTable:
         for row, (caption, foil) in enumerate(zip(self.captions, self.foils, strict=True)):
             if caption.strip() == foil.strip():
                 raise ValueError(
-                    f"Row {row} of {self.name} has the foil {foil!r} equal to its caption; "
+                    f"Row {row + 1} of {self.name} has the foil {foil!r} equal to its caption; "
                     "give another foil or leave the row out."
                 )
 
@@ -265,6 +268,23 @@ def embed_texts(tower: Tower, texts: Sequence[str]) -> tuple[Float[Tensor, "text
     distinct = list(dict.fromkeys(texts))
     vectors = torch.cat([embed_items(tower, distinct[start : start + 1024]) for start in range(0, len(distinct), 1024)])
     return normalize(vectors.float(), dim=1), {text: row for row, text in enumerate(distinct)}
+
+
+def too_long(tower: Tower, texts: Sequence[str]) -> dict[str, str]:
+    """Text -> why a tower can't read all of it; towers that tell no limit read any text.
+
+    Args:
+        tower: reads texts.
+        texts: captions and foils.
+    """
+    inner = getattr(tower, "tower", tower)  # a repaired tower reads as the one in it
+    if not isinstance(inner, NetworkTower) or inner.max_tokens is None:
+        return {}
+    distinct = list(dict.fromkeys(texts))
+    return {
+        text: f"takes {length} tokens where this tower reads {inner.max_tokens}"
+        for text, length in zip(distinct, inner.reader.lengths(distinct), strict=True) if length > inner.max_tokens
+    }  # fmt: skip
 
 
 def judge_foils(pictures: Float[Tensor, "picture dim"], tower: Tower, table: FoilTable) -> FoilOutcomes:

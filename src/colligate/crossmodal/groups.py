@@ -40,7 +40,9 @@ class GroupTable:
             )
         for row, (first, second) in enumerate(self.captions):
             if first.strip() == second.strip():
-                raise ValueError(f"Group {row} of {self.name} has the caption {first!r} twice; give two that differ.")
+                raise ValueError(
+                    f"Group {row + 1} of {self.name} has the caption {first!r} twice; give two that differ."
+                )
 
 
 def swap_groups(scenes: Scenes, captions: CaptionTemplate, *, concept: int = 0) -> GroupTable:

@@ -10,7 +10,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from colligate.records import COLUMNS, Row, open_run, write_atomic
+from colligate.records import COLUMNS, NUMBERS, Row, open_run, write_atomic
+from colligate.records.text import inert_json
 from colligate.report.figures import BLUE, GREY, LEVELS, PURPLE, VERMILLION, Figure, tile_axis
 from colligate.report.kinds import KINDS, STUDY, asked_of
 from colligate.report.questions import Section, Study
@@ -37,6 +38,9 @@ GLOSSARY = (
     ("interval", "95 %, from resampling objects, with everything fitted held as it is"),
     ("bit of binding", "what it takes to tell a scene from its swap, once all values are known"),
 )
+
+TEXTS = tuple(name for name in COLUMNS if name not in NUMBERS)
+"""Columns of a row that hold words."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +123,8 @@ def render_page(record: dict[str, Any], rows: list[Row], figures: dict[str, Any]
     from markupsafe import Markup
     from plotly.offline import get_plotlyjs
 
+    own, *parts = (_inert(run) for run in (Run(record, rows, figures), *parts))
+    record, rows, figures = dict(own.record), list(own.rows), dict(own.figures)
     inputs = _mapping(record.get("inputs"))
     model, world = _mapping(inputs.get("model")), _mapping(inputs.get("world"))
     name = str(model.get("name") or record.get("name") or "Unnamed model")
@@ -156,6 +162,12 @@ def render_page(record: dict[str, Any], rows: list[Row], figures: dict[str, Any]
         script=Markup(script),
         policy=Markup(_policy(plotly, script)),
     )
+
+
+def _inert(run: Run) -> Run:
+    """The run with nothing in its texts that turns or hides what stands beside it, such as right-to-left marks."""
+    rows = [replace(row, **{k: inert_json(v) for k in TEXTS if (v := getattr(row, k)) is not None}) for row in run.rows]
+    return Run(inert_json(run.record), rows, inert_json(run.figures), inert_json(run.title))
 
 
 def finding(run: Run) -> str:

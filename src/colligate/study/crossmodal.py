@@ -2,13 +2,15 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from colligate import __version__
 from colligate.crossmodal.foil_files import FoilFile, PictureFile, read_foils
 from colligate.crossmodal.foil_rows import bias_rows, foil_rows, group_rows, table_rows
-from colligate.crossmodal.foils import FoilTable
+from colligate.crossmodal.foils import FoilTable, too_long
+from colligate.crossmodal.groups import GroupTable
 from colligate.crossmodal.measurements import alignment_rows, recognition_rows, reverse_rows, without_rows
 from colligate.crossmodal.queries import QueryTemplates, embed_queries, query_tower, scene_tower
 from colligate.embedders import Model, NoControl, Tower, embed, embed_items, load_model, random_init
@@ -25,6 +27,7 @@ from colligate.records import (
     write_record,
 )
 from colligate.scenes.captions import CaptionTemplate
+from colligate.scenes.tables import shown
 from colligate.scenes.worlds import World
 from colligate.study.battery import Study
 from colligate.study.config import SourceConfig
@@ -55,10 +58,13 @@ class FoilsConfig(SourceConfig):
     """Which two-tower model to test with foils, made of a world's scenes or read from a file."""
 
     table: Path | None = None
-    """Pictures, captions and foils of your own (.csv, .parquet) or in the layout of ARO, SugarCrepe or Winoground
-    (.json, .jsonl)."""
+    """Pictures, captions and foils (.csv, .parquet, .json, .jsonl): your own, or in the layout of ARO, SugarCrepe or
+    Winoground."""
     pictures: Path | None = None
     """Folder of the pictures that `table` names; default: the table's own."""
+    skip: bool = False
+    """Leave out rows of `table` that can't be used (a foil equal to its caption, no picture, too long a caption);
+    every number says how many."""
     article: bool = False
     """Say "an" before a vowel in queries."""
 
@@ -210,7 +216,7 @@ def run_foils(config: FoilsConfig, *, report: Report | None = None) -> Study:
 
 def _test_file(config: FoilsConfig, path: Path, clock: Clock) -> Study:
     """The same for a file of pictures, captions and foils."""
-    found = read_foils(path, config.pictures or path.parent, config.seed)
+    found = read_foils(path, config.pictures or path.parent, config.seed, skip=config.skip)
     model = load_model(
         config.embedder, device=config.device, dtype=config.dtype, layer=config.layer, pooling=config.pooling,
         normalize=config.normalize, offline=not config.online,
@@ -218,6 +224,7 @@ def _test_file(config: FoilsConfig, path: Path, clock: Clock) -> Study:
     text_side = query_tower(model)
     if "picture" not in model.towers:
         raise ValueError(f"{model.name} has no picture tower, so it can't be shown the pictures of {path.name}.")
+    found = found.without(_unreadable(found, text_side), skip=config.skip)
     facts = {
         "kind": "foils", "version": __version__, "config": settings(config), "files": file_hashes(table=path),
         "pictures": [[str(one.path.name), one.path.stat().st_size, one.box] for one in found.pictures],
@@ -227,12 +234,13 @@ def _test_file(config: FoilsConfig, path: Path, clock: Clock) -> Study:
     if (run := find_run(folder, force=config.force)) is not None:
         return Study(folder, run.rows, run.record, None, found=True)
     with clock.stage("embedding"):
-        vectors = _shown(model.towers["picture"], found.pictures, clock.report)
+        vectors, broken = _shown(model.towers["picture"], found.pictures, clock.report, skip=config.skip)
+    found = found.without(_of_pictures(found, broken), skip=config.skip)
     with clock.stage("foils"), fitting_threads() as threads:
         rows = file_rows(found, vectors, text_side)
     record = run_facts(
         "foils", config.embedder, config, seconds=clock.seconds, memory=peak_memory(),
-        notes=(*model.notes, *found.notes),
+        notes=(*model.notes, *found.all_notes),
     ) | {"command": command("foils", config), "threads": threads, "inputs": {
         "model": {"name": config.embedder}, "world": {"name": path.name, "layout": found.layout},
         "files": facts["files"],
@@ -247,17 +255,63 @@ def file_rows(found: FoilFile, vectors: torch.Tensor, text_side: Tower) -> list[
         rows = table_rows("crossmodal.foil.table", vectors, text_side, found.table)
     else:
         rows = group_rows("crossmodal.groups.table", vectors, text_side, found.table)
-    return [replace(row, family=found.layout) for row in rows]
+    told = [found.told] if found.told else []
+    return [
+        replace(row, family=found.layout, reason="; ".join([*told, *([row.reason] if row.reason else [])]) or None)
+        for row in rows
+    ]
 
 
-def _shown(tower: Tower, pictures: tuple[PictureFile, ...], report: Report | None) -> torch.Tensor:
-    parts = list[torch.Tensor]()
+def _unreadable(found: FoilFile, text_side: Tower) -> dict[int, str]:
+    """Row of the file -> the text of it that is too long for the tower."""
+    table = found.table
+    said = table.captions if isinstance(table, GroupTable) else tuple(zip(table.captions, table.foils, strict=True))
+    long = too_long(text_side, [text for texts in said for text in texts])
+    bad = dict[int, str]()
+    for row, texts in zip(found.rows, said, strict=True):
+        text = next((text for text in texts if text in long), None)
+        if text is not None:
+            bad[row] = f"has {shown(text)}, which {long[text]}; shorten it"
+    return bad
+
+
+def _of_pictures(found: FoilFile, broken: dict[int, str]) -> dict[int, str]:
+    """Row of the file -> what is wrong with its picture."""
+    places = found.table.rows.reshape(len(found.rows), -1).tolist()
+    return {
+        row: f"has a picture that can't be used ({next(broken[place] for place in of if place in broken)})"
+        for row, of in zip(found.rows, places, strict=True) if any(place in broken for place in of)
+    }  # fmt: skip
+
+
+def _shown(
+    tower: Tower, pictures: tuple[PictureFile, ...], report: Report | None, *, skip: bool
+) -> tuple[torch.Tensor, dict[int, str]]:
+    """A vector for each picture, zero for those that can't be opened, and what is wrong with these.
+
+    Unless they may be skipped, nothing is embedded once one is found: the others are opened to name all that are bad.
+    """
+    parts, broken = list[torch.Tensor](), dict[int, str]()
     for start in range(0, len(pictures), 256):
-        block = [one.open() for one in pictures[start : start + 256]]
-        parts.append(embed_items(tower, block, torch.arange(start, start + len(block))))
+        opened = dict[int, Any]()
+        for place in range(start, min(start + 256, len(pictures))):
+            try:
+                opened[place] = pictures[place].open()
+            except ValueError as error:
+                broken[place] = str(error).rstrip(".")
+        if opened and (skip or not broken):
+            vectors = embed_items(tower, list(opened.values()), torch.tensor(list(opened)))
+            block = vectors.new_zeros(min(256, len(pictures) - start), vectors.shape[1])
+            block[torch.tensor(list(opened)) - start] = vectors
+            parts.append(block)
+        elif skip:
+            parts.append(torch.zeros(min(256, len(pictures) - start), 0))
         if report is not None:
-            report("embedding", start + len(block), len(pictures))
-    return torch.cat(parts)
+            report("embedding", min(start + 256, len(pictures)), len(pictures))
+    wide = max((part.shape[1] for part in parts), default=0)
+    return torch.cat([part if part.shape[1] else part.new_zeros(len(part), wide) for part in parts] or [
+        torch.zeros(0, 0)
+    ]), broken  # fmt: skip
 
 
 def _written(

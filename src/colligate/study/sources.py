@@ -201,8 +201,18 @@ def labels_of(source: Source) -> tuple[bytes, tuple[str, ...]]:
 
 
 def store_of(config: VectorsConfig) -> Store:
-    """The folder of embedded vectors that a config names, or the user's."""
-    return Store(config.store or Path(os.environ.get("COLLIGATE_STORE", "~/.cache/colligate")).expanduser())
+    """The folder of embedded vectors that a config names, or the user's.
+
+    Raises:
+        ValueError: none is named, and the user has no home folder.
+    """
+    named = config.store or Path(os.environ.get("COLLIGATE_STORE") or "~/.cache/colligate")
+    try:
+        return Store(named.expanduser())
+    except RuntimeError:
+        raise ValueError(
+            f"There is no home folder for the store {named}; name a folder with --store or in COLLIGATE_STORE."
+        ) from None
 
 
 def progress_of(report: Report | None, stage: str = "embedding") -> Callable[[int, int], None] | None:
