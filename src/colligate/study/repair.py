@@ -18,6 +18,7 @@ from colligate.records import (
     command,
     content_key,
     find_run,
+    one_writer,
     read_record,
     run_facts,
     settings,
@@ -99,6 +100,11 @@ class RepairConfig(SourceConfig):
         )
 
 
+WRITTEN = ("repair.json", "map.safetensors", "model.json", "weights-*.safetensors")
+"""Files of a repair that are written before its record."""
+
+
+@one_writer
 def repair(config: RepairConfig, *, report: Report | None = None) -> Study:
     """Fit maps of texts, or train the model on, and write the first repair as an embedder, `repaired:RUNFOLDER`.
 
@@ -167,7 +173,8 @@ def repair(config: RepairConfig, *, report: Report | None = None) -> Study:
         "repair", config.embedder, config, seconds=clock.seconds, memory=peak_memory(),
         notes=[*towers.notes, *told, *kept.split.notes],
     ) | {"command": command("repair", config), "inputs": inputs, "threads": threads}  # fmt: skip
-    write_record(folder, record, rows, {}, {})
+    written = [path.name for pattern in WRITTEN for path in folder.glob(pattern)]
+    write_record(folder, record, rows, {}, {}, beside=written)
     return Study(folder, rows, record, None)
 
 
