@@ -11,6 +11,7 @@ from colligate.crossmodal.queries import QueryTemplates
 from colligate.crossmodal.repair import Repair, RepairSettings
 from colligate.crossmodal.repair_data import repair_data
 from colligate.crossmodal.repairing import Repaired, repair_curve
+from colligate.embedders import PREFIXES
 from colligate.embedders.trained_pair import TrainedPairTower
 from colligate.engine import Clock, Report, fitting_threads, peak_memory
 from colligate.networks.maps import save_map
@@ -187,6 +188,13 @@ def _of_run(config: RepairConfig) -> RepairConfig:
     if "embedder" not in asked:
         raise ValueError(
             f"{folder} is the run of no embedder; name a study's folder, or an embedder such as run:{folder}."
+        )
+    named, scenes = str(asked["embedder"]), config.scenes or asked.get("scenes", "")
+    prefix, colon, _ = named.partition(":")
+    if colon and prefix not in PREFIXES:  # importing runs code: the user says so, not a record
+        raise ValueError(
+            f"The record of {folder} names {named}, code of its own; name it yourself if you trust it: colligate "
+            f"repair {named} --scenes {scenes}."
         )
     return replace(config, embedder=asked["embedder"], scenes=config.scenes or asked.get("scenes", ""))
 
