@@ -181,7 +181,7 @@ def _fits(field: Field[Any], value: object) -> bool:
     """Whether a value of a record's JSON has the type that the field's annotation names."""
     said = str(field.type)
     if value is None:
-        return "None" in said
+        return "None" in said or "Optional" in said
     if isinstance(value, list):
         return "tuple" in said and all(isinstance(one, str | int | float) for one in cast("list[object]", value))
     if isinstance(value, bool):
