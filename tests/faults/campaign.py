@@ -17,10 +17,10 @@ from pathlib import Path
 os.environ["OMP_NUM_THREADS"] = "1"  # processes are forked: no thread may be about
 sys.path.insert(0, str(Path(__file__).parent))
 
-from damage import damaged, foreign, shards  # noqa: E402
-from edges import files, models, signals, streams  # noqa: E402
-from injecting import Injection, by_turns  # noqa: E402
-from kills import full, killed, writers  # noqa: E402
+from damage import damaged, foreign, shards
+from edges import files, models, signals, streams
+from injecting import Injection, by_turns
+from kills import full, killed, writers
 
 CLASSES: dict[str, tuple[str, Callable[[Path], Iterator[Injection]]]] = {
     "kills": ("killed at a rename, fsync or removal; called again", killed),
@@ -60,7 +60,15 @@ def prepare(base: Path) -> None:
         "crossmodal.foils",
     ):
         importlib.import_module(f"colligate.{module}")
-    for module in ("rich.table", "rich.progress", "tyro", "plotly.graph_objects", "pandas", "sklearn.linear_model"):
+    for module in (
+        "torch._dynamo",
+        "rich.table",
+        "rich.progress",
+        "tyro",
+        "plotly.graph_objects",
+        "pandas",
+        "sklearn.linear_model",
+    ):
         importlib.import_module(module)
     space = ConceptSpace(color=["red", "green", "blue"], shape=["cube", "ball", "cone"])
     scenes = space.all_scenes(2)
@@ -91,15 +99,18 @@ def campaign(names: list[str], *, short: int | None, say: Callable[[str], None])
                 shutil.rmtree(at, ignore_errors=True)
             tried += len(some)
             rows.append(f"| {name} | {meaning} | {len(some)} | {failed} |")
-            print(f"{name}: {len(some)} injections, {failed} failures", file=sys.stderr, flush=True)
+            sys.stderr.write(f"{name}: {len(some)} injections, {failed} failures, {time.monotonic() - started:.0f} s\n")
     for failure in failures:
         say(f"FAILED  {failure}")
     say("| class | what is injected | injections | failures |\n|---|---|---|---|")
     for row in rows:
         say(row)
     say(f"| all | | {tried} | {len(failures)} |")
-    print(f"{time.monotonic() - started:.0f} s", file=sys.stderr)
     return len(failures)
+
+
+def _said(line: str) -> None:
+    sys.stdout.write(line + "\n")
 
 
 def run(words: list[str] | None = None) -> int:
@@ -109,7 +120,7 @@ def run(words: list[str] | None = None) -> int:
     parser.add_argument("--each", type=int, default=None, help="so many injections of each class")
     parser.add_argument("--only", nargs="+", choices=list(CLASSES), default=list(CLASSES), help="classes")
     asked = parser.parse_args(words)
-    failures = campaign(asked.only, short=SHORT if asked.short else asked.each, say=print)
+    failures = campaign(asked.only, short=SHORT if asked.short else asked.each, say=_said)
     return 1 if failures else 0
 
 

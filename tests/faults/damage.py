@@ -1,4 +1,4 @@
-"""Each file of a run damaged, and each verb that uses or lists the run: it is told in one sentence, and nothing is used.
+"""Each file of a run damaged x each verb that uses or lists the run: it is told in one sentence, and nothing is used.
 
 Records that were edited, unsealed, or sealed by somebody else are here too: what they name is neither run nor reached.
 """

@@ -1,4 +1,4 @@
-"""Streams that are closed, signals at any moment, hostile files and hostile models: what a user of the command line meets."""
+"""Streams that are closed, signals at any moment, hostile files and models: what a user of the command line meets."""
 
 import os
 import signal
@@ -124,9 +124,9 @@ def files(base: Path) -> Iterator[Injection]:
                 "foils": ".json", "check-data": ".csv"}  # fmt: skip
     makes = {
         "a pipe": os.mkfifo,
-        "a device": lambda path: os.symlink("/dev/zero", path),
+        "a device": lambda path: path.symlink_to("/dev/zero"),
         "a folder": os.mkdir,
-        "a link to itself": lambda path: os.symlink(path.name, path),
+        "a link to itself": lambda path: path.symlink_to(path.name),
         "bytes of chance": lambda path: path.write_bytes(bytes((7 * i * i + 3 * i) % 256 for i in range(2000))),
         "nothing": lambda path: path.write_bytes(b""),
         "deep brackets": lambda path: path.write_text("[" * 100_000),

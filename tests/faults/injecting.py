@@ -89,7 +89,7 @@ def start(
             os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         coding = {"encoding": os.environ.get("PYTHONIOENCODING", "utf-8"), "errors": "strict"}
-        sys.stdout, sys.stderr = (open(number, "w", closefd=False, **coding) for number in (1, 2))  # noqa: PTH123, SIM115
+        sys.stdout, sys.stderr = (open(number, "w", closefd=False, **coding) for number in (1, 2))  # noqa: SIM115
         resource.setrlimit(resource.RLIMIT_CPU, (PROCESSOR, PROCESSOR + 1))
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)

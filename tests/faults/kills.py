@@ -1,4 +1,4 @@
-"""Kills at every rename, fsync and removal, full disks, and several writers to one folder: nothing is lost or changed."""
+"""Kills at every rename, fsync and removal, full disks, several writers to one folder: nothing is lost or changed."""
 
 import errno
 import os

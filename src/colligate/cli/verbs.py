@@ -73,7 +73,7 @@ def _study(words: list[str]) -> int:
 def _embed(words: list[str]) -> int:
     from safetensors.torch import save
 
-    from colligate.records import write_atomic
+    from colligate.records import sweep_temporaries, write_atomic
     from colligate.study.config import EmbedConfig
     from colligate.study.sources import labels_of, open_source
 
@@ -81,6 +81,7 @@ def _embed(words: list[str]) -> int:
     with progress() as report:
         source = open_source(config, report)
     labels, left_out = labels_of(source)
+    sweep_temporaries(config.out)
     write_atomic(config.out / "labels.csv", labels)
     write_atomic(config.out / "vectors.safetensors", save({"vectors": source.embeddings.vectors.contiguous()}))
     for note in (*source.notes, *left_out):
