@@ -1,6 +1,8 @@
 """Reproducing: every kind of run, every number of its table, every input."""
 
 import json
+import os
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,8 +14,9 @@ import pytest
 import torch
 
 from colligate.binding import object_table
+from colligate.cli import main
 from colligate.engine import chosen_threads
-from colligate.records import Row, read_record, read_table, table_bytes
+from colligate.records import Row, WorkError, read_record, read_table, table_bytes
 from colligate.scenes.space import ConceptSpace
 from colligate.scenes.worlds import World, labels_bytes
 from colligate.study import StudyConfig, reproduce, study
@@ -190,6 +193,115 @@ def test_settings_of_another_version_are_refused(done: Path, rewrite: Rewrite):
     rewrite(done, config={**read_record(done)["config"], "dreams": 3})
     with pytest.raises(ValueError, match=r"settings that this version lacks \(dreams\)"):
         reproduce(done)
+
+
+OWN = """
+from pathlib import Path
+from colligate.embedders import load_model
+Path("ran").touch()
+def make():
+    return load_model("oracle:object-table:24")
+"""
+
+
+def own_run(place: Path, rewrite: Rewrite) -> Path:
+    """A run whose record, sealed like any, was made to name a module."""
+    config = StudyConfig(embedder=ORACLE, scenes=small(place), runs=place / "runs")
+    folder = study(config, only=("probes",), page=False).folder
+    rewrite(folder, config={**read_record(folder)["config"], "embedder": "of_a_record:make"})
+    (place / "of_a_record.py").write_text(OWN)
+    return folder
+
+
+def test_code_that_a_record_names_runs_only_when_the_caller_says_so(
+    tmp_path: Path, monkeypatch: Any, rewrite: Rewrite, capsys: Any
+):
+    folder = own_run(tmp_path, rewrite)
+    monkeypatch.chdir(tmp_path)
+    assert main(["reproduce", str(folder)]) == 2
+    said = capsys.readouterr().err
+    assert re.fullmatch(r"colligate: of_a_record:make would run code of its own: .* add --code [^\n]*\n", said), said
+    assert not Path("ran").exists()
+    with pytest.raises(ValueError, match="The model is another than in"):  # the record is of an oracle after all
+        reproduce(folder, code=True)
+    assert Path("ran").exists()
+    with pytest.raises(ValueError, match="name it yourself if you trust it: colligate repair of_a_record:make"):
+        repair(RepairConfig(embedder=str(folder), runs=tmp_path))
+
+
+def test_a_family_that_a_record_names_is_code_too(tmp_path: Path, monkeypatch: Any, rewrite: Rewrite):
+    folder = own_run(tmp_path, rewrite)
+    asked = read_record(folder)["config"]
+    rewrite(folder, kind="complexity", config={**asked, "embedder": ORACLE, "families": ["of_a_record:make"]})
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="of_a_record:make would run code of its own"):
+        reproduce(folder)
+    assert not Path("ran").exists()
+
+
+def test_network_store_and_places_are_the_callers(done: Path, tmp_path: Path, monkeypatch: Any, rewrite: Rewrite):
+    theirs, mine = tmp_path / "theirs", tmp_path / "mine"
+    reached = {"online": True, "store": str(theirs), "out": str(theirs / "page.html"), "force": True, "device": "warp"}
+    rewrite(done, config={**read_record(done)["config"], **reached})
+    asked = list[Any]()
+
+    def watched(config: Any, **named: Any) -> Any:
+        asked.append(config)
+        return study(config, **named)
+
+    monkeypatch.setattr(sys.modules[compare_tables.__module__], "study", watched)
+    assert reproduce(done).differences == []
+    assert reproduce(done, online=True, store=mine).differences == []
+    assert [(c.online, c.store, c.out, c.force, c.device) for c in asked] == [
+        (False, None, None, False, "auto"), (True, mine, None, False, "auto"),
+    ]  # fmt: skip
+    assert not theirs.exists()
+
+
+def test_a_record_without_a_seal_is_shown_as_such(done: Path, tmp_path: Path, capsys: Any):
+    record = json.loads((done / "record.json").read_text())
+    del record["seal"]
+    (done / "record.json").write_text(json.dumps({**record, "name": "edited"}))
+    words = f"The record of {done.name} has no seal"
+    assert main(["runs", str(done.parent), "--json"]) == 0
+    assert [run["state"] for run in json.loads(capsys.readouterr().out)] == ["unsealed"]
+    for call in (["report", str(done)], ["compare", str(done), str(done)], ["reproduce", str(done)]):
+        assert main(call) == 0
+        assert call[0] == "report" or words in capsys.readouterr().out
+    assert words in (done / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"config": {"embedder": ["x"]}}, "nothing usable under embedder"),
+        ({"config": {"embedder": ORACLE, "seed": "1"}}, "nothing usable under seed"),
+        ({"config": {}}, "nothing usable under embedder"),
+        ({"threads": 10**9}, "names 1000000000 threads"),
+        ({"threads": "all"}, "names 'all' threads"),
+        ({"config": [1]}, "holds no dict under 'config'"),
+        ({"notes": "x"}, "holds no list under 'notes'"),
+        ({"files": {"../x": "0"}}, r"x is missing"),
+    ],
+)
+def test_records_that_no_run_writes_are_refused_in_a_sentence(done: Path, facts: Any, words: str):
+    record = {**json.loads((done / "record.json").read_text()), **facts}
+    del record["seal"]
+    (done / "record.json").write_text(json.dumps(record))
+    with pytest.raises(WorkError, match=words):
+        reproduce(done)
+
+
+def test_an_input_that_is_no_regular_file_is_not_opened(labels: Path, tmp_path: Path):
+    config = StudyConfig(
+        embedder=str(vectors(tmp_path / "v.npy")), labels=labels, control=vectors(tmp_path / "control.npy", 1),
+        runs=tmp_path / "runs",
+    )  # fmt: skip
+    folder = study(config, only=("probes",), page=False).folder
+    (tmp_path / "control.npy").unlink()
+    os.mkfifo(tmp_path / "control.npy")
+    with pytest.raises(ValueError, match="is no regular file"):
+        reproduce(folder)
 
 
 def test_the_recorded_number_of_threads_is_used(done: Path, monkeypatch: Any, rewrite: Rewrite):

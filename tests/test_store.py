@@ -2,11 +2,11 @@
 
 import errno
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
-import warnings
 from pathlib import Path
 
 import pytest
@@ -90,7 +90,9 @@ def test_progress_counts_stored_and_computed_rows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["header", "first vector", "last byte", "cut short", "emptied"])
-def test_a_broken_shard_is_found_and_computed_again(place: str, tmp_path: Path) -> None:
+def test_a_broken_shard_is_found_and_computed_again(
+    place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     store = Store(tmp_path, rows_per_shard=2)
     store.get_or_compute(FACTS, 6, rule)
     path = shards(tmp_path)[1]
@@ -104,21 +106,59 @@ def test_a_broken_shard_is_found_and_computed_again(place: str, tmp_path: Path) 
         content[{"header": 0, "first vector": data, "last byte": len(content) - 1}[place]] ^= 0x10
     path.write_bytes(bytes(content))
     counting = Counting()
-    with pytest.warns(UserWarning, match="shard-00001.safetensors are broken"):
-        assert torch.equal(store.get_or_compute(FACTS, 6, counting), rule(slice(0, 6)))
+    assert torch.equal(store.get_or_compute(FACTS, 6, counting), rule(slice(0, 6)))
     assert counting.asked == [(2, 4)]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        store.get_or_compute(FACTS, 6, Counting())
+    said = capsys.readouterr().err
+    assert re.fullmatch(r"colligate: Stored vectors .*shard-00001\.safetensors are broken \(.*; computing .*\.\n", said)
+    store.get_or_compute(FACTS, 6, Counting())
+    assert capsys.readouterr().err == ""
 
 
-def test_a_shard_in_another_shard_s_place_is_refused(tmp_path: Path) -> None:
+def test_a_shard_in_another_shard_s_place_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = Store(tmp_path, rows_per_shard=2)
     store.get_or_compute(FACTS, 6, rule)
     first, second, _ = shards(tmp_path)
     second.write_bytes(first.read_bytes())
-    with pytest.warns(UserWarning, match="broken"):
-        assert torch.equal(store.get_or_compute(FACTS, 6, rule), rule(slice(0, 6)))
+    assert torch.equal(store.get_or_compute(FACTS, 6, rule), rule(slice(0, 6)))
+    assert "broken" in capsys.readouterr().err
+
+
+def test_a_shard_of_another_model_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store, other = Store(tmp_path, rows_per_shard=2), {**FACTS, "weights": "def"}
+    store.get_or_compute(FACTS, 6, rule)
+    store.get_or_compute(other, 6, lambda rows: -rule(rows))
+    theirs, ours = (store.folder(facts, 6) / "shard-00001.safetensors" for facts in (other, FACTS))
+    ours.write_bytes(theirs.read_bytes())
+    assert torch.equal(store.get_or_compute(FACTS, 6, rule), rule(slice(0, 6)))
+    assert "copied from another folder" in capsys.readouterr().err
+
+
+def test_a_store_that_holds_all_is_read_without_a_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path, rows_per_shard=2)
+    store.get_or_compute(FACTS, 6, rule)
+
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    for module, name in ((os, "mkdir"), (Path, "mkdir"), (store_module, "write_atomic"), (store_module, "FileLock")):
+        monkeypatch.setattr(module, name, refused)
+    assert torch.equal(store.get_or_compute(FACTS, 6, Counting()), rule(slice(0, 6)))
+    with pytest.raises(OSError, match="choose a store you can write to"):
+        store.get_or_compute({**FACTS, "weights": "def"}, 6, rule)
+
+
+def test_what_a_kill_leaves_is_swept_by_the_next_run(tmp_path: Path) -> None:
+    store = Store(tmp_path, rows_per_shard=2)
+    store.get_or_compute(FACTS, 6, rule)
+    folder = store.folder(FACTS, 6)
+    whole = sorted(path.name for path in folder.iterdir())
+    (folder / "shard-00001.safetensors").unlink()
+    for name in (".shard-00001.safetensors.0a1b2c3d.part", "shard-00000.lock", "shard-00001.lock"):
+        (folder / name).touch()
+    (folder / "meta.json").write_text("{")
+    store.get_or_compute(FACTS, 6, rule)
+    assert sorted(path.name for path in folder.iterdir()) == whole
+    assert (folder / "meta.json").read_text().startswith('{\n "facts"')
 
 
 def test_a_full_disk_is_told_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,14 +280,14 @@ def test_what_is_not_finite_is_neither_written_nor_read(tmp_path: Path) -> None:
 
 
 def test_a_shard_that_an_earlier_version_kept_with_nan_is_computed_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = Store(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(torch, "isfinite", lambda numbers: torch.ones_like(numbers, dtype=torch.bool))
         store.get_or_compute(FACTS, 3, lambda rows: rule(rows) * float("nan"))
-    with pytest.warns(UserWarning, match="they hold NaN or infinity"):
-        found = store.get_or_compute(FACTS, 3, rule)
+    found = store.get_or_compute(FACTS, 3, rule)
+    assert "they hold NaN or infinity" in capsys.readouterr().err
     assert torch.equal(found, rule(slice(0, 3)))
 
 
@@ -281,7 +321,7 @@ def test_tensors_of_the_same_rows_are_kept_together(tmp_path: Path) -> None:
     assert [rows.start for rows in asked] == [0, 3, 3, 6], "a finished shard is never computed twice"
 
 
-def test_tensors_under_each_other_s_name_are_found(tmp_path: Path) -> None:
+def test_tensors_under_each_other_s_name_are_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = Store(tmp_path)
 
     def compute(rows: slice) -> dict[str, torch.Tensor]:
@@ -292,8 +332,8 @@ def test_tensors_under_each_other_s_name_are_found(tmp_path: Path) -> None:
     content = path.read_bytes()
     path.write_bytes(content.replace(b"layer 0", b"layer x").replace(b"layer 1", b"layer 0").replace(b"r x", b"r 1"))
     assert path.read_bytes() != content
-    with pytest.warns(UserWarning, match="checksum"):
-        found = store.get_or_compute_named(FACTS, 4, compute)
+    found = store.get_or_compute_named(FACTS, 4, compute)
+    assert "checksum" in capsys.readouterr().err
     assert torch.equal(found["layer 1"], 2 * found["layer 0"])
 
 

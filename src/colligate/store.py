@@ -2,14 +2,14 @@
 
 A set of vectors is a folder named by the sha256 of its facts (weights, preprocessing, layer, pooling, dtype, items).
 It holds shards of a fixed number of rows, each with one tensor or several by name. A shard counts only if the checksum
-in its header fits its bytes, and it is written in one piece, so a run that is killed at any moment resumes at the first
-missing shard. Two processes share the work: each takes the next shard that nobody holds.
+in its header fits its bytes, its rows and the folder's name, so that a file from another folder isn't taken for it. It
+is written in one piece: a run that is killed at any moment resumes at the first missing shard. Two processes share the
+work: each takes the next shard that nobody holds. What is all there is read without writing anything.
 """
 
 import errno
 import hashlib
 import json
-import warnings
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -23,12 +23,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from colligate.records import WorkError, tensors_hash, write_atomic
+from colligate.records import WorkError, sweep_temporaries, tell, tensors_hash, write_atomic
 
 Progress = Callable[[int, int], None]
 """Called with rows done and rows in all."""
 
-LAYOUT = 2
+LAYOUT = 3
 """Number of the shards' layout; vectors in another are computed again."""
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 
@@ -120,11 +120,7 @@ class Store:
         if num_rows < 1:
             raise ValueError("There are no rows to embed; the table of scenes is empty.")
         folder = self.folder(facts, num_rows)
-        with _told_plainly(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            if not (folder / "meta.json").exists():
-                meta = json.dumps(self._meta(facts, num_rows), indent=1, sort_keys=True)
-                write_atomic(folder / "meta.json", meta.encode())
+        meta = json.dumps(self._meta(facts, num_rows), indent=1, sort_keys=True).encode()
         gathered = dict[str, Tensor]()
         done = 0
         starts = range(0, num_rows, self.rows_per_shard)
@@ -133,7 +129,7 @@ class Store:
         while waiting:
             held_elsewhere: list[slice] = []
             for rows in waiting:
-                shard = self._read_or_compute(folder, rows, compute, patient=patient)
+                shard = self._read_or_compute(folder, rows, compute, meta, patient=patient)
                 if shard is None:
                     held_elsewhere.append(rows)
                     continue
@@ -148,16 +144,28 @@ class Store:
         return gathered
 
     def _read_or_compute(
-        self, folder: Path, rows: slice, compute: Callable[[slice], Mapping[str, Tensor]], *, patient: bool
+        self,
+        folder: Path,
+        rows: slice,
+        compute: Callable[[slice], Mapping[str, Tensor]],
+        meta: bytes,
+        *,
+        patient: bool,
     ) -> dict[str, Tensor] | None:
         """One shard, or None if another process is computing it and we need not wait yet."""
         path = folder / f"shard-{rows.start // self.rows_per_shard:05d}.safetensors"
+        lock = path.with_suffix(".lock")
         shard = _read(path, rows)
         if shard is not None:
+            if lock.exists():  # left by a kill after the shard was written
+                with suppress(OSError):
+                    lock.unlink()
             return shard
+        with _told_plainly(folder):
+            _prepare(folder, meta)
         with ExitStack() as stack:
             try:
-                stack.enter_context(FileLock(path.with_suffix(".lock"), timeout=-1 if patient else 0))
+                stack.enter_context(FileLock(lock, timeout=-1 if patient else 0))
             except Timeout:
                 return None
             except NotImplementedError:
@@ -166,16 +174,25 @@ class Store:
                 if error.errno in _FULL | {errno.EACCES, errno.EROFS}:
                     with _told_plainly(folder):
                         raise
-            shard = _read(path, rows)
+            shard = _read(path, rows, quiet=True)
             if shard is None:
                 shard = {name: part.detach().cpu().contiguous() for name, part in compute(rows).items()}
                 for part in shard.values():
                     _check(part, rows)
                 with _told_plainly(folder):
-                    write_atomic(path, save(shard, metadata={"sha256": _checksum(shard, rows)}))
+                    write_atomic(path, save(shard, metadata={"sha256": _checksum(shard, folder, rows)}))
             with suppress(OSError):
-                path.with_suffix(".lock").unlink()
+                lock.unlink()
         return shard
+
+
+def _prepare(folder: Path, meta: bytes) -> None:
+    """Make the folder ready to be written: what a kill left there is swept, and `meta.json` says what it is of."""
+    folder.mkdir(parents=True, exist_ok=True)
+    sweep_temporaries(folder)
+    path = folder / "meta.json"
+    if not path.is_file() or path.read_bytes() != meta:
+        write_atomic(path, meta)
 
 
 def _check(part: Tensor, rows: slice) -> None:
@@ -191,9 +208,15 @@ def _check(part: Tensor, rows: slice) -> None:
         )
 
 
-def _read(path: Path, rows: slice) -> dict[str, Tensor] | None:
-    """The shard if it is there and whole; None, with a warning if it is there and broken."""
-    if not path.exists():
+def _read(path: Path, rows: slice, *, quiet: bool = False) -> dict[str, Tensor] | None:
+    """The shard if it is there and whole; None, with a word about it if it is there and broken.
+
+    Args:
+        path: of the shard.
+        rows: that it should hold.
+        quiet: say nothing, as it was said before.
+    """
+    if not path.is_file():
         return None
     try:
         with safe_open(path, framework="pt") as file:
@@ -202,16 +225,21 @@ def _read(path: Path, rows: slice) -> dict[str, Tensor] | None:
     except (SafetensorError, OSError, ValueError, KeyError) as error:
         problem = str(error)
     else:
-        whole = stored == _checksum(shard, rows)
+        whole = stored == _checksum(shard, path.parent, rows)
         if whole and all(bool(torch.isfinite(part).all()) for part in shard.values()):
             return shard
-        problem = "they hold NaN or infinity" if whole else "its checksum does not fit its bytes"
-    warnings.warn(f"Stored vectors {path} are broken ({problem}); computing these rows again.", stacklevel=4)
+        problem = (
+            "they hold NaN or infinity"
+            if whole
+            else "its checksum does not fit its bytes, or it was copied from another folder"
+        )
+    if not quiet:
+        tell(f"Stored vectors {path} are broken ({problem}); computing these rows again.")
     return None
 
 
-def _checksum(shard: Mapping[str, Tensor], rows: slice) -> str:
-    return tensors_hash(shard, f"{rows.start} {rows.stop} ")
+def _checksum(shard: Mapping[str, Tensor], folder: Path, rows: slice) -> str:
+    return tensors_hash(shard, f"{folder.name} {rows.start} {rows.stop} ")
 
 
 @contextmanager

@@ -88,7 +88,7 @@ def formulas_in(name: str, table: bytes) -> tuple[str, ...]:
 def _embed(words: list[str]) -> int:
     from safetensors.torch import save
 
-    from colligate.records import write_atomic
+    from colligate.records import sweep_temporaries, write_atomic
     from colligate.study.config import EmbedConfig
     from colligate.study.sources import labels_of, open_source
 
@@ -96,6 +96,7 @@ def _embed(words: list[str]) -> int:
     with progress() as report:
         source = open_source(config, report)
     labels, left_out = labels_of(source)
+    sweep_temporaries(config.out)
     write_atomic(config.out / "labels.csv", labels)
     write_atomic(config.out / "vectors.safetensors", save({"vectors": source.embeddings.vectors.contiguous()}))
     for note in (*source.notes, *left_out, *formulas_in("labels.csv", labels)):
@@ -213,15 +214,27 @@ class ReproduceConfig:
     """A run's folder or its record.json."""
     tolerance: float = 1e-6
     """Largest difference of a number that passes."""
+    code: bool = False
+    """Import modules that the record names (package.module:factory), which runs their code: only if you trust it."""
+    online: bool = False
+    """Let model libraries download what is not on this machine."""
+    store: Path | None = None
+    """Folder in which embedded vectors are kept; default: ~/.cache/colligate, or $COLLIGATE_STORE."""
 
 
 def _reproduce(words: list[str]) -> int:
+    from colligate.records import open_run
     from colligate.study import reproduce
 
     config = parse(ReproduceConfig, "reproduce", "Run a record again and compare every number.", words)
     folder = config.record.parent if config.record.name == "record.json" else config.record
     with progress() as report:
-        compared = reproduce(folder, tolerance=config.tolerance, report=report)
+        compared = reproduce(
+            folder, tolerance=config.tolerance, report=report, code=config.code, online=config.online,
+            store=config.store,
+        )  # fmt: skip
+    for doubt in open_run(folder).doubts:
+        say(f"Note: {doubt}")
     for line in compared.differences[:20]:
         tell(line)
     if len(compared.differences) > 20:

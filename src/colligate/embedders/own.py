@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
+from colligate.embedders.consent import check_consent
 from colligate.embedders.towers import KINDS, Model, Tower
 from colligate.records import WorkError
 
@@ -19,9 +20,10 @@ def call_factory(name: str) -> Any:
         name: `package.module:factory`; the current folder is searched too.
 
     Raises:
-        ValueError: there is no such module or function.
+        ValueError: there is no such module or function, or a file names it to which the user didn't agree.
         WorkError: the user's code raised; the message says what and in which line.
     """
+    check_consent(name)
     module, _, factory = name.partition(":")
     here = str(Path.cwd())
     sys.path.insert(0, here)

@@ -18,6 +18,7 @@ from torch.nn.functional import normalize
 from colligate.embedders import trained
 from colligate.embedders.towers import LoadOptions, Model, Tower
 from colligate.networks.maps import LoadedMap, load_map
+from colligate.records import open_run
 from colligate.scenes.space import EMPTY, ConceptSpace
 
 
@@ -138,8 +139,11 @@ def load(name: str, options: LoadOptions) -> Model:
             f"The text tower of {told['embedder']} is another than the one that {name} was fitted on; repair it again."
         )
     how = {"vectors": "vectors", "values": "values parsed from captions; the text tower itself is not read"}
+    doubts = open_run(folder).doubts if (folder / "record.json").is_file() else []
     note = f"Texts go through a {loaded.shape.kind} map that reads {how[loaded.map.reads]}."
-    return Model(f"repaired:{name}", {**model.towers, "text": RepairedTower(tower, loaded)}, (*model.notes, note))
+    return Model(
+        f"repaired:{name}", {**model.towers, "text": RepairedTower(tower, loaded)}, (*model.notes, note, *doubts)
+    )
 
 
 def _alike(now: Mapping[str, object], then: Mapping[str, object]) -> bool:

@@ -14,6 +14,7 @@ from colligate.embedders.towers import LoadOptions, Model, Tower
 from colligate.embedders.trained_pair import pair_towers
 from colligate.networks.checkpoint import load_checkpoint
 from colligate.networks.dual import DualEncoder
+from colligate.records import open_run
 from colligate.scenes.space import Scenes
 
 GRID_OBJECTS = 400
@@ -142,7 +143,9 @@ def load(name: str, options: LoadOptions) -> Model:
     """
     if options.layer is not None or options.pooling is not None or options.dtype != "float32":
         raise ValueError("A trained model is read at its output in float32; leave layer, pooling and dtype out.")
-    found = load_checkpoint(Path(name).expanduser())
+    folder = Path(name).expanduser()
+    found = load_checkpoint(folder)
+    notes = _whole(folder)
     network = found.model.to(options.torch_device)
     towers: Mapping[str, Tower] = {"scene": TrainedTower(network, found.weights, options.normalize)}
     if network.shape.scene.kind == "pictures":
@@ -158,4 +161,13 @@ def load(name: str, options: LoadOptions) -> Model:
             f"Fine-tuned from {tuned['from']} on {tuned['objects']} of the objects of {tuned['world']}; kept: "
             f"{tuned['chosen']}."
         )
-    return Model(f"run:{name}", towers, (note,) if config else ())
+    return Model(f"run:{name}", towers, ((note,) if config else ()) + notes)
+
+
+def _whole(folder: Path) -> tuple[str, ...]:
+    """Compare every file of the run that a model came from with its hash, and give what is to be doubted of it.
+
+    Raises:
+        WorkError: one is damaged.
+    """
+    return tuple(open_run(folder).doubts) if (folder / "record.json").is_file() else ()

@@ -5,20 +5,31 @@ import os
 import platform
 import re
 import subprocess
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, cast
 
 from colligate.records.calls import given, settings
-from colligate.records.files import WorkError, plain_json, read_sealed, sealed_json, write_atomic
+from colligate.records.files import (
+    WorkError,
+    plain_json,
+    read_seal,
+    read_sealed,
+    sealed_json,
+    sweep_temporaries,
+    write_atomic,
+)
+from colligate.records.locks import held, hold_for_this_call
 from colligate.records.rows import AGAIN, Row, parse_table, table_bytes
 
 SCHEMA = 1
 """Number of the record layout; a record with another number is refused."""
+RUN_NAME = re.compile(r"[a-z-]+-[0-9a-f]{10}")
+"""Names of folders that runs give themselves."""
 
 
 def run_facts(
@@ -94,10 +105,12 @@ class FinishedRun:
     Attributes:
         folder: where it is.
         record: what `record.json` holds.
+        sealed: whether the record has its seal; without one, nobody can tell whether it was edited.
     """
 
     folder: Path
     record: dict[str, Any]
+    sealed: bool = True
 
     def content(self, name: str) -> bytes:
         """The bytes of one of its files.
@@ -105,19 +118,57 @@ class FinishedRun:
         Raises:
             WorkError: it is missing or damaged.
         """
-        path = self.folder / name
-        try:
-            content = path.read_bytes()
-        except FileNotFoundError:
-            raise WorkError(f"{path} is missing, though a finished run has one; {AGAIN}.") from None
-        digest = self._hashes.get(name)
-        if digest is not None and digest != hashlib.sha256(content).hexdigest():
-            raise WorkError(f"{path} is damaged (its checksum differs); {AGAIN}.")
+        path = self._there(name)
+        content = path.read_bytes()
+        self._compared(name, hashlib.sha256(content).hexdigest())
         return content
+
+    def check(self) -> None:
+        """Compare every file that the record names with its hash.
+
+        Raises:
+            WorkError: one is missing or damaged.
+        """
+        for name in self._hashes:
+            with self._there(name).open("rb") as file:
+                self._compared(name, hashlib.file_digest(file, "sha256").hexdigest())
+
+    def _there(self, name: str) -> Path:
+        path = self.folder / name
+        if path.name != name or not path.is_file():
+            raise WorkError(f"{path} is missing, though a finished run has one; {AGAIN}.")
+        return path
+
+    def _compared(self, name: str, digest: str) -> None:
+        if self._hashes.get(name, digest) != digest:
+            raise WorkError(f"{self.folder / name} is damaged (its checksum differs); {AGAIN}.")
 
     @property
     def _hashes(self) -> Mapping[str, str]:
         return self.record.get("files", {})
+
+    @property
+    def of_another(self) -> str:
+        """Name of the run that the record was written for, where its folder has the name of another; else "".
+
+        A folder that was given a name of one's own, such as `my-study`, isn't another's.
+        """
+        wrote = str(self.record.get("run", ""))
+        named = RUN_NAME.fullmatch(self.folder.resolve().name)
+        return wrote if named and RUN_NAME.fullmatch(wrote) and wrote != named.group() else ""
+
+    @property
+    def doubts(self) -> list[str]:
+        """What whoever reads its numbers should know of where they come from: a sentence each, and mostly none."""
+        found = list[str]()
+        if not self.sealed:
+            found.append(
+                f"The record of {self.folder.name} has no seal: its numbers may have been edited since they were "
+                "measured."
+            )
+        if self.of_another:
+            found.append(f"The folder {self.folder.name} holds the record of another run, {self.of_another}.")
+        return found
 
     def holds(self, name: str) -> bool:
         """Whether it has such a file, or should."""
@@ -151,23 +202,42 @@ class FinishedRun:
 
 
 def open_run(folder: Path) -> FinishedRun:
-    """Open a finished run.
+    """Open a finished run, and compare every file that its record names with its hash.
+
+    A record without a seal, or of another run than its folder is named for, says so among its notes.
 
     Raises:
         ValueError: there is none, or its schema isn't this version's.
-        WorkError: its record is damaged.
+        WorkError: its record or a file of it is damaged.
     """
     path = folder / "record.json"
     if not path.is_file():
         raise ValueError(f"{folder} holds no record.json; it isn't a finished run.")
-    record = read_sealed(path, AGAIN)
+    record, sealed = read_seal(path, AGAIN)
     if record.get("schema") != SCHEMA:
         raise ValueError(f"{path} has schema {record.get('schema')!r}; this version reads {SCHEMA}. Run it again.")
-    return FinishedRun(folder, record)
+    for name, kind in _KINDS.items():
+        if not isinstance(record.get(name, kind()), kind):
+            raise WorkError(f"{path} holds no {kind.__name__} under {name!r} and can't be used; {AGAIN}.")
+    run = FinishedRun(folder, record, sealed)
+    run.check()
+    if run.doubts:
+        record["notes"] = [*record.get("notes", []), *run.doubts]
+    return run
+
+
+_KINDS: Mapping[str, type] = {
+    "kind": str, "name": str, "created": str, "run": str, "config": dict, "given": list, "inputs": dict, "notes": list,
+    "files": dict, "versions": dict, "seconds": dict,
+}  # fmt: skip
+"""What a record holds -> of which type; all else is of runs of one kind."""
 
 
 def find_run(folder: Path, *, force: bool = False) -> FinishedRun | None:
     """The run that this folder holds if it is finished and isn't to be repeated, else None.
+
+    Asked inside a `one_writer`, None means that this process is now the only one that writes the folder: another that
+    wrote it has been waited for, and what it finished is taken.
 
     Args:
         folder: the run's, named by what decides its numbers.
@@ -175,9 +245,27 @@ def find_run(folder: Path, *, force: bool = False) -> FinishedRun | None:
 
     Raises:
         ValueError: its schema isn't this version's.
-        WorkError: its record is damaged.
+        WorkError: it is damaged, or another run's.
     """
-    return None if force or not (folder / "record.json").is_file() else open_run(folder)
+    try:
+        run = None if force else _found(folder)
+    except (ValueError, WorkError):  # it may be in the middle of being written
+        if not hold_for_this_call(folder):
+            raise
+        return _found(folder)
+    if run is None and hold_for_this_call(folder) and not force:
+        return _found(folder)
+    return run
+
+
+def _found(folder: Path) -> FinishedRun | None:
+    if not (folder / "record.json").is_file():
+        return None
+    run = open_run(folder)
+    sweep_temporaries(folder)
+    if run.of_another:
+        raise WorkError(f"{folder} holds the record of another run, {run.of_another}; {AGAIN}.")
+    return run
 
 
 def read_record(folder: Path) -> dict[str, Any]:
@@ -188,77 +276,6 @@ def read_record(folder: Path) -> dict[str, Any]:
         WorkError: it is damaged.
     """
     return open_run(folder).record
-
-
-class ListedRun(NamedTuple):
-    """A run's folder at a glance.
-
-    Attributes:
-        name: of the folder.
-        kind: what was done.
-        what: it was done to, or with which settings.
-        created: when it was finished, in ISO format; empty otherwise.
-        state: finished, unfinished, or damaged where its record can't be read.
-        verdict: what it found, in a sentence; empty where nothing says.
-    """
-
-    name: str
-    kind: str
-    what: str
-    created: str
-    state: Literal["finished", "unfinished", "damaged"]
-    verdict: str = ""
-
-
-def list_runs(folder: Path, judge: Callable[[Mapping[str, Any], list[Row]], str] | None = None) -> list[ListedRun]:
-    """The runs in a folder of run folders, the oldest first, and those that never finished last.
-
-    Args:
-        folder: of run folders.
-        judge: says of a record and its rows what they found.
-
-    Raises:
-        ValueError: there is no such folder.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as runs:
-        ...     facts = {"kind": "study", "name": "mine", "created": "2026-01-01"}
-        ...     write_record(Path(runs) / "study-0123456789", facts, [], {}, {})
-        ...     list_runs(Path(runs))[0][1:]
-        ('study', 'mine', '2026-01-01', 'finished', '')
-    """
-    if not folder.is_dir():
-        raise ValueError(f"There is no folder {folder}; name one that holds run folders: colligate runs DIR.")
-    there = [one for one in folder.iterdir() if one.is_dir()]
-    found = [_listed(one, judge) for one in there if (one / "record.json").is_file() or _RUN_NAME.fullmatch(one.name)]
-    return sorted(found, key=lambda run: (run.state == "unfinished", run.created, run.name))
-
-
-_RUN_NAME = re.compile(r"[a-z-]+-[0-9a-f]{10}")
-
-
-def _listed(folder: Path, judge: Callable[[Mapping[str, Any], list[Row]], str] | None) -> ListedRun:
-    kind = folder.name.rpartition("-")[0]
-    if not (folder / "record.json").is_file():
-        return ListedRun(folder.name, kind, "", "", "unfinished")
-    try:
-        run = open_run(folder)
-        verdict = "" if judge is None else judge(run.record, run.rows)
-    except (WorkError, ValueError):
-        return ListedRun(folder.name, kind, "", "", "damaged")
-    record = run.record
-    config, world = record.get("config", {}), record.get("inputs", {}).get("world", {}).get("name")
-    what = str(record.get("name", ""))
-    if what in ("", folder.name):
-        chosen = [name for name in record.get("given", []) if name in config and name not in ("runs", "store")]
-        what = ", ".join(f"{name} {config[name]}" for name in chosen)
-    table = config.get("labels") or config.get("scenes")
-    if world and isinstance(table, str) and Path(table).stem == world:
-        world = Path(table).name  # of a labels table, the file
-    what += f" on {world}" if world else ""
-    created = str(record.get("created", ""))
-    return ListedRun(folder.name, str(record.get("kind", kind)), what, created, "finished", verdict)
 
 
 def unfinish(folder: Path) -> None:
@@ -277,10 +294,13 @@ def write_record(
     figures: Mapping[str, object],
     arrays: Mapping[str, Any],
     others: Mapping[str, bytes] | None = None,
+    *,
+    beside: Iterable[str] = (),
 ) -> None:
     """Write a run's folder; `record.json` goes first and comes last, so that a folder with one is whole.
 
-    The record holds the hash of every file beside it under `files`, and one of itself under `seal`.
+    The record holds the name of the folder, if it is one that runs have, under `run`, the hash of every file beside it
+    under `files`, and one of itself under `seal`.
 
     Args:
         folder: where it goes; what an earlier run left there is replaced.
@@ -289,21 +309,33 @@ def write_record(
         figures: JSON-able points behind the report's figures.
         arrays: name -> tensor, written as safetensors.
         others: name -> content of files that only runs of this kind have.
+        beside: names of files that the run has written there itself, such as weights.
 
     Raises:
         WorkError: a number that JSON can't hold, such as NaN.
     """
     from safetensors.torch import save
 
-    unfinish(folder)
-    contents = {
-        "table.csv": table_bytes(rows),
-        "figures.json": plain_json("figures.json", figures),
-        "arrays.safetensors": save({k: v.contiguous() for k, v in arrays.items()}),
-        **(others or {}),
-    }
-    for name, content in contents.items():
-        write_atomic(folder / name, content)
-    hashes = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
-    told = {"schema": SCHEMA, **record, "files": hashes}
-    write_atomic(folder / "record.json", sealed_json("record.json", told, indent=1))
+    with held(folder):
+        unfinish(folder)
+        contents = {
+            "table.csv": table_bytes(rows),
+            "figures.json": plain_json("figures.json", figures),
+            "arrays.safetensors": save({k: v.contiguous() for k, v in arrays.items()}),
+            **(others or {}),
+        }
+        for name, content in contents.items():
+            write_atomic(folder / name, content)
+        hashes = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+        for name in beside:
+            with (folder / name).open("rb") as file:
+                hashes[name] = hashlib.file_digest(file, "sha256").hexdigest()
+        name = folder.resolve().name
+        of = {"run": name} if RUN_NAME.fullmatch(name) else {}
+        told = {
+            "schema": SCHEMA,
+            **{key: value for key, value in record.items() if key != "run"},
+            **of,
+            "files": hashes,
+        }
+        write_atomic(folder / "record.json", sealed_json("record.json", told, indent=1))

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from colligate.records import COLUMNS, NUMBERS, Row, open_run, write_atomic
+from colligate.records import COLUMNS, NUMBERS, Row, open_run, sweep_temporaries, write_atomic
 from colligate.records.text import inert_json
 from colligate.report.figures import BLUE, GREY, LEVELS, PURPLE, VERMILLION, Figure, tile_axis
 from colligate.report.kinds import KINDS, STUDY, asked_of
@@ -102,6 +102,7 @@ def write_page(folder: Path, out: Path | None = None) -> Path:
         for part in run.record.get("parts") or []
     ]
     target = out or folder / "report.html"
+    sweep_temporaries(folder)
     write_atomic(target, render_page(dict(run.record), list(run.rows), dict(run.figures), parts).encode())
     return target
 

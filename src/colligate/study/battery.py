@@ -32,6 +32,7 @@ from colligate.records import (
     content_key,
     find_run,
     given,
+    one_writer,
     run_facts,
     settings,
     with_random_init,
@@ -76,6 +77,7 @@ class Study:
     found: bool = False
 
 
+@one_writer
 def study(
     config: BatteryConfig, *, only: tuple[str, ...] | None = None, page: bool = True, report: Report | None = None
 ) -> Study:

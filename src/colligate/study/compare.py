@@ -105,6 +105,7 @@ class _Run(NamedTuple):
     record: Mapping[str, Any]
     rows: list[Row]
     arrays: Mapping[str, Tensor]
+    doubts: list[str]
 
 
 def compare(config: CompareConfig) -> list[Comparison]:
@@ -129,7 +130,7 @@ def compare(config: CompareConfig) -> list[Comparison]:
 
 def _open(folder: Path) -> _Run:
     run = open_run(folder)
-    return _Run(folder.name, run.record, run.rows, run.arrays)
+    return _Run(folder.name, run.record, run.rows, run.arrays, run.doubts)
 
 
 def _compared(first: _Run, other: _Run, config: CompareConfig) -> Comparison:
@@ -151,7 +152,7 @@ def _compared(first: _Run, other: _Run, config: CompareConfig) -> Comparison:
             f"{names[0]} and {names[1]} have no {'' if config.all else 'leading '}number in common; compare runs of "
             f"one kind{'' if config.all else ', or add --all'}."
         )
-    notes = list[str]()
+    notes = list(dict.fromkeys([*first.doubts, *other.doubts]))
     hashes = [_mapping(_mapping(r.record.get("inputs")).get("world")).get("content_hash") for r in (first, other)]
     if hashes[0] != hashes[1]:
         notes.append("The two runs hold other scenes, so that every difference is also one of worlds.")

@@ -21,6 +21,7 @@ from colligate.records import (
     command,
     content_key,
     find_run,
+    one_writer,
     run_facts,
     settings,
     with_random_init,
@@ -117,6 +118,7 @@ def open_two_towers(config: SourceConfig, report: Report | None = None) -> TwoTo
     return TwoTowers(model, world, scene_side, text_side, embeddings, (*model.notes, *world.notes, *own))
 
 
+@one_writer
 def recognize(config: RecognizeConfig, *, report: Report | None = None) -> Study:
     """Ask one tower in words for what the other shows: recognition both ways, and why it stands where it stands.
 
@@ -177,6 +179,7 @@ def _recognition(towers: TwoTowers, config: RecognizeConfig, clock: Clock) -> li
     return rows
 
 
+@one_writer
 def run_foils(config: FoilsConfig, *, report: Report | None = None) -> Study:
     """Test a two-tower model with foils.
 

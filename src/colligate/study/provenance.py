@@ -135,6 +135,8 @@ def file_hashes(**paths: Path | None) -> dict[str, str]:
     for name, path in paths.items():
         if path is None:
             continue
+        if path.exists() and not path.is_file():  # a pipe would be waited for, a device read without end
+            raise ValueError(f"{path} is no regular file; name a file that is there.")
         try:
             with path.open("rb") as file:
                 found[name] = hashlib.file_digest(file, "sha256").hexdigest()

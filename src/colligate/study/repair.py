@@ -11,6 +11,7 @@ from colligate.crossmodal.queries import QueryTemplates
 from colligate.crossmodal.repair import Repair, RepairSettings
 from colligate.crossmodal.repair_data import repair_data
 from colligate.crossmodal.repairing import Repaired, repair_curve
+from colligate.embedders import PREFIXES
 from colligate.embedders.trained_pair import TrainedPairTower
 from colligate.engine import Clock, Report, fitting_threads, peak_memory
 from colligate.networks.maps import save_map
@@ -18,6 +19,7 @@ from colligate.records import (
     command,
     content_key,
     find_run,
+    one_writer,
     read_record,
     run_facts,
     settings,
@@ -99,6 +101,11 @@ class RepairConfig(SourceConfig):
         )
 
 
+WRITTEN = ("repair.json", "map.safetensors", "model.json", "weights-*.safetensors")
+"""Files of a repair that are written before its record."""
+
+
+@one_writer
 def repair(config: RepairConfig, *, report: Report | None = None) -> Study:
     """Fit maps of texts, or train the model on, and write the first repair as an embedder, `repaired:RUNFOLDER`.
 
@@ -174,7 +181,8 @@ def repair(config: RepairConfig, *, report: Report | None = None) -> Study:
         "repair", config.embedder, config, seconds=clock.seconds, memory=peak_memory(),
         notes=[*towers.notes, *told, *kept.split.notes],
     ) | {"command": command("repair", config), "inputs": inputs, "threads": threads}  # fmt: skip
-    write_record(folder, record, rows, {}, {})
+    written = [path.name for pattern in WRITTEN for path in folder.glob(pattern)]
+    write_record(folder, record, rows, {}, {}, beside=written)
     return Study(folder, rows, record, None)
 
 
@@ -187,6 +195,13 @@ def _of_run(config: RepairConfig) -> RepairConfig:
     if "embedder" not in asked:
         raise ValueError(
             f"{folder} is the run of no embedder; name a study's folder, or an embedder such as run:{folder}."
+        )
+    named, scenes = str(asked["embedder"]), config.scenes or asked.get("scenes", "")
+    prefix, colon, _ = named.partition(":")
+    if colon and prefix not in PREFIXES:  # importing runs code: the user says so, not a record
+        raise ValueError(
+            f"The record of {folder} names {named}, code of its own; name it yourself if you trust it: colligate "
+            f"repair {named} --scenes {scenes}."
         )
     return replace(config, embedder=asked["embedder"], scenes=config.scenes or asked.get("scenes", ""))
 

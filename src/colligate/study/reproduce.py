@@ -4,14 +4,16 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, fields
+from contextlib import nullcontext
+from dataclasses import MISSING, Field, asdict, fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from colligate import __version__
+from colligate.embedders.consent import no_own_code
 from colligate.engine import Report, using_threads
-from colligate.records import NUMBERS, Row, open_run
+from colligate.records import NUMBERS, RUN_FIELDS, Row, WorkError, open_run
 from colligate.study.battery import BATTERIES, study
 from colligate.study.config import StudyConfig
 from colligate.study.crossmodal import FoilsConfig, RecognizeConfig, recognize, run_foils
@@ -60,8 +62,19 @@ PASSING = ("seconds", "device")
 """Facts about inputs that may differ."""
 
 
-def reproduce(folder: Path, *, tolerance: float = 1e-6, report: Report | None = None) -> Comparison:
+def reproduce(
+    folder: Path,
+    *,
+    tolerance: float = 1e-6,
+    report: Report | None = None,
+    code: bool = False,
+    online: bool = False,
+    store: Path | None = None,
+) -> Comparison:
     """Run a finished run again, elsewhere, with as many threads, and compare every number of its table.
+
+    A record may come from anyone. What it says decides numbers and nothing else: it is the caller who lets code of its
+    own run, models be downloaded, or a store be used.
 
     Studies, single measurements, recognition, foils, repairs and trainings can be reproduced. Files beside the
     embedder are compared by content first, then the model, the world and the split.
@@ -70,9 +83,13 @@ def reproduce(folder: Path, *, tolerance: float = 1e-6, report: Report | None = 
         folder: of the run.
         tolerance: largest difference of a number that passes.
         report: told about progress.
+        code: import modules that the record names, as `package.module:factory`.
+        online: let model libraries download what is not on this machine.
+        store: folder of embedded vectors; None for the user's own.
 
     Raises:
-        ValueError: the run gathers others, or its inputs can't be had, or are others than the record says.
+        ValueError: the run gathers others, or its inputs can't be had, or are others than the record says, or it names
+            code of its own and `code` is False.
         WorkError: a file of the run is missing or damaged.
 
     Example:
@@ -86,9 +103,12 @@ def reproduce(folder: Path, *, tolerance: float = 1e-6, report: Report | None = 
     run = open_run(folder)
     record, before = run.record, run.rows
     way = _way(folder, record)
-    _same_files(folder, record, _config(folder, record, way, Path()))
-    with TemporaryDirectory() as elsewhere, using_threads(record.get("threads")):
-        again = way.run(_config(folder, record, way, Path(elsewhere)), report)
+    _same_files(folder, record, _config(folder, record, way, Path(), online, store))
+    consent = nullcontext() if code else no_own_code(
+        f"the record of {folder} names it; add --code (code=True) if you trust whoever wrote it"
+    )  # fmt: skip
+    with TemporaryDirectory() as elsewhere, using_threads(_threads(folder, record)), consent:
+        again = way.run(_config(folder, record, way, Path(elsewhere), online, store), report)
     _same_inputs(folder, record, again)
     return compare_tables(before, again.rows, tolerance)
 
@@ -110,25 +130,65 @@ def _way(folder: Path, record: Mapping[str, Any]) -> _Way:
     return _Way((StudyConfig,), lambda config, report: study(config, only=batteries, page=False, report=report))
 
 
-def _config(folder: Path, record: Mapping[str, Any], way: _Way, runs: Path) -> Any:
-    """The settings of a record, with run folders elsewhere.
+MOST_THREADS = 1024
+"""A record that names more is not ours."""
+
+
+def _threads(folder: Path, record: Mapping[str, Any]) -> int | None:
+    threads = record.get("threads")
+    if threads is None or (type(threads) is int and 1 <= threads <= MOST_THREADS):
+        return threads
+    raise WorkError(f"The record of {folder} names {threads!r} threads, which no run has; run its verb anew.")
+
+
+def _config(folder: Path, record: Mapping[str, Any], way: _Way, runs: Path, online: bool, store: Path | None) -> Any:
+    """The settings of a record that decide numbers, with run folders elsewhere, and of the caller what reaches out.
 
     Raises:
         ValueError: settings that this version doesn't know.
+        WorkError: there are none, or one is of a type that it can't be of.
     """
-    asked: Mapping[str, Any] = record["config"]
+    if "config" not in record:
+        raise WorkError(f"The record of {folder} names no settings, so it can't be run again; run its verb anew.")
+    asked = {name: value for name, value in record["config"].items() if name not in RUN_FIELDS}
     unknown = list[str]()
     for of in way.configs:
-        known = {f.name: "Path" in str(f.type) for f in fields(of)}
+        known = {f.name: f for f in fields(of)}
         unknown = [name for name in asked if name not in known]
         if not unknown:
+            wrong = [name for name, value in asked.items() if not _fits(known[name], value)]
+            lacking = [name for name, of_name in known.items() if _needed(of_name) and name not in asked]
+            if wrong or lacking:
+                raise WorkError(
+                    f"The record of {folder} holds nothing usable under {', '.join([*wrong, *lacking])}, so it can't "
+                    "be run again; run its verb anew."
+                )
             given = {
-                name: Path(value) if known[name] and value is not None
+                name: Path(value) if "Path" in str(known[name].type) and value is not None
                 else tuple(value) if isinstance(value, list) else value
                 for name, value in asked.items()
             }  # fmt: skip
-            return of(**{**given, "runs": runs})
+            ours = {"runs": runs, "online": online, "store": store}
+            return of(**given, **{name: value for name, value in ours.items() if name in known})
     raise ValueError(f"{folder} was made with settings that this version lacks ({', '.join(unknown)}); run it by hand.")
+
+
+def _needed(field: Field[Any]) -> bool:
+    return field.default is MISSING and field.default_factory is MISSING
+
+
+def _fits(field: Field[Any], value: object) -> bool:
+    """Whether a value of a record's JSON has the type that the field's annotation names."""
+    said = str(field.type)
+    if value is None:
+        return "None" in said or "Optional" in said
+    if isinstance(value, list):
+        return "tuple" in said and all(isinstance(one, str | int | float) for one in cast("list[object]", value))
+    if isinstance(value, bool):
+        return "bool" in said
+    if isinstance(value, str):
+        return any(kind in said for kind in ("str", "Path", "Literal", "Kind"))
+    return isinstance(value, int | float) and ("float" in said or ("int" in said and isinstance(value, int)))
 
 
 def _same_files(folder: Path, record: Mapping[str, Any], config: Any) -> None:
@@ -161,7 +221,7 @@ def _same_inputs(folder: Path, record: Mapping[str, Any], again: Any) -> None:
             told = "; ".join(f"{key} {then.get(key)!r} then, {now.get(key)!r} now" for key in changed)
             raise ValueError(f"The {name} is another than in {folder.name}: {told}.")
     named = re.fullmatch(r".+-[0-9a-f]{10}", folder.name) is not None
-    if named and record["versions"].get("colligate") == __version__ and again.folder.name != folder.name:
+    if named and record.get("versions", {}).get("colligate") == __version__ and again.folder.name != folder.name:
         raise ValueError(
             f"The inputs are others than in {folder.name}: model, world and split agree, but the words, the other "
             "tower or the settings don't; run the verb anew."

@@ -19,6 +19,7 @@ from colligate.records import (
     WorkError,
     content_key,
     find_run,
+    one_writer,
     open_run,
     read_record,
     read_sealed,
@@ -74,6 +75,7 @@ class Structure(NamedTuple):
     record: Mapping[str, Any]
 
 
+@one_writer
 def structure(config: StructureConfig, report: Report | None = None) -> Structure:
     """Fit rules to both towers of many models, and set how far they carry over against how well the towers match.
 
@@ -124,8 +126,9 @@ def structure(config: StructureConfig, report: Report | None = None) -> Structur
                 report("models", i, len(trained))
             models.append(_fitted(of_model, config))
     rows = structure_rows(models, seed=config.seed)
+    doubts = [doubt for of_model in (*trained, *given) for doubt in open_run(of_model).doubts]
     record = run_facts(
-        "structure", f"{len(models)} models", config, seconds=clock.seconds, memory=peak_memory()
+        "structure", f"{len(models)} models", config, seconds=clock.seconds, memory=peak_memory(), notes=doubts
     ) | {"config": settings(config) | {"models": [str(f) for f in config.models]}, "threads": threads}  # fmt: skip
     write_record(folder, record, rows, {"models": models}, {})
     return Structure(folder, rows, models, read_record(folder))
@@ -138,9 +141,9 @@ def _fitted(folder: Path, config: StructureConfig) -> dict[str, Any]:
     kept = config.runs / ".rules" / f"{key}.json"
     if kept.is_file() and not config.force:
         with suppress(WorkError):  # a damaged one is fitted again
-            return read_sealed(kept, "fit it again")
+            return read_sealed(kept, "fit it again", of=key)
     found = trained_model(folder, config)
-    write_atomic(kept, sealed_json(kept.name, found))
+    write_atomic(kept, sealed_json(kept.name, found, of=key))
     return found
 
 
@@ -152,7 +155,10 @@ def _trainings(folder: Path) -> list[Path]:
         return [folder]
     if kind == "sweep":
         trained = csv.DictReader(io.StringIO(run.content("runs.csv").decode(), newline=""))
-        return [folder.parent / row["folder"] for row in trained]
+        names = [row["folder"] for row in trained]
+        if outside := [name for name in names if Path(name).name != name]:
+            raise ValueError(f"{folder / 'runs.csv'} names {outside[0]!r}, which is no run beside it; sweep again.")
+        return [folder.parent / name for name in names]
     raise ValueError(
         f"{folder} is a run of kind {kind!r}; name folders that train, sweep, study, complexity or recognize left."
     )

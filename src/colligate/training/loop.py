@@ -1,8 +1,8 @@
 """Train a dual encoder, or a stack of them, and leave a run folder behind."""
 
 import shutil
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,21 @@ from colligate import __version__
 from colligate.engine import Clock, Report, fitting_threads, peak_memory
 from colligate.networks.checkpoint import load_checkpoint, save_checkpoint
 from colligate.networks.dual import DualEncoder
-from colligate.records import Row, content_key, open_run, read_record, run_facts, settings, unfinish, write_record
+from colligate.records import (
+    Row,
+    content_key,
+    find_run,
+    one_writer,
+    read_record,
+    read_sealed,
+    run_facts,
+    sealed_json,
+    settings,
+    sweep_temporaries,
+    unfinish,
+    write_atomic,
+    write_record,
+)
 from colligate.training.config import TrainConfig
 from colligate.training.pairs import trainer_of
 from colligate.training.recognition import part_scenes, recognition_rows
@@ -32,12 +46,14 @@ class Training:
         rows: its table.
         record: what was done.
         found: whether the run was there already.
+        diverged: why there are neither rows nor a record; empty for a training that came to its end.
     """
 
     folder: Path
     rows: list[Row]
     record: dict[str, Any]
     found: bool = False
+    diverged: str = ""
 
 
 def run_folder(config: TrainConfig) -> Path:
@@ -76,13 +92,26 @@ def train(config: TrainConfig, log: Log | None = None, report: Report | None = N
         ...     len(train(TrainConfig(**sizes, steps=4, warmup=2, runs=Path(folder))).rows)
         8
     """
-    return train_stack([config], log, report)[0]
+    done = train_stack([config], log, report)[0]
+    if done.diverged:
+        raise DivergedError(done.diverged)
+    return done
 
 
+STATE, PLAN, DIVERGED = "state.safetensors", "stack.json", "diverged.json"
+"""Files of unfinished work: where a training stands; which members a stack trains; that a member diverged."""
+AGAIN = "delete it to start anew"
+
+
+@one_writer
 def train_stack(
     configs: Sequence[TrainConfig], log: Log | None = None, report: Report | None = None, *, label: str = "training"
 ) -> list[Training]:
     """Train members of equal shape in one pass; each leaves the folder that it would leave alone.
+
+    What was asked names the folder in which the state of several is kept, and a plan there holds which of them the
+    first call trained. A killed call therefore goes on with the same members to the same weights, whichever of them it
+    had finished. A member whose loss is no longer a number is stopped and named, and the others go on.
 
     Args:
         configs: one for each member; they differ in seed or coverage only.
@@ -92,28 +121,83 @@ def train_stack(
 
     Raises:
         ValueError: nothing to train, or members of different shapes.
-        DivergedError: the loss of a member is no longer a number.
     """
     if not configs:
         raise ValueError("There is nothing to train; give at least one config.")
-    missing = [c for c in configs if c.force or not (run_folder(c) / "record.json").is_file()]
-    made: dict[Path, Training] = {}
-    if missing:
-        made = {done.folder: done for done in _trained(missing, log, report, label)}
-    return [made.get(run_folder(config)) or _found(run_folder(config)) for config in configs]
+    ordered = sorted(configs, key=run_folder)  # in one order everywhere: nobody waits for one who waits for them
+    if any(config.force or not _ended(run_folder(config)) for config in ordered):
+        for config in ordered:
+            find_run(run_folder(config), force=True)  # from here on nobody else writes these
+    there = {run_folder(config): _there(config) for config in ordered}
+    stack = _stack_folder(configs)
+    if any(found is None for found in there.values()):
+        there |= {done.folder: done for done in _trained(configs, there, stack, log, report, label)}
+    _clean(stack, there)
+    found = [there[run_folder(config)] for config in configs]
+    return [one for one in found if one is not None]
 
 
-def _found(folder: Path) -> Training:
-    run = open_run(folder)
-    return Training(folder, run.rows, run.record, found=True)
+def _ended(folder: Path) -> bool:
+    return (folder / "record.json").is_file() or (folder / DIVERGED).is_file()
 
 
-def _trained(configs: Sequence[TrainConfig], log: Log | None, report: Report | None, label: str) -> list[Training]:
-    """Train all of these, from where an earlier call stopped if it did."""
+def _there(config: TrainConfig) -> Training | None:
+    """What an earlier call left of a training: its run, or that it diverged; None where it is to be trained."""
+    folder = run_folder(config)
+    if config.force:
+        return None
+    if (run := find_run(folder)) is not None:
+        return Training(folder, run.rows, run.record, found=True)
+    if (folder / DIVERGED).is_file():
+        why = read_sealed(folder / DIVERGED, AGAIN, of=folder.name)["why"]
+        return Training(folder, [], {}, found=True, diverged=f"{why} It was found before; --force trains it again.")
+    return None
+
+
+def _stack_folder(configs: Sequence[TrainConfig]) -> Path:
+    """Where the state of a stack is: named by what was asked."""
     folders = [run_folder(config) for config in configs]
-    names = [folder.name for folder in folders]
-    stack = folders[0] if len(folders) == 1 else configs[0].runs / f"stack-{content_key({'runs': names})}"
-    state, key = stack / "state.safetensors", content_key({"runs": names})
+    if len(folders) == 1:
+        return folders[0]
+    return configs[0].runs / f"stack-{content_key({'runs': [folder.name for folder in folders]})}"
+
+
+def _clean(stack: Path, members: Iterable[Path]) -> None:
+    """Take away what unfinished work had left: all members are finished."""
+    if stack in members:
+        (stack / STATE).unlink(missing_ok=True)
+    elif stack.is_dir():
+        shutil.rmtree(stack, ignore_errors=True)
+
+
+def _planned(configs: Sequence[TrainConfig], there: Mapping[Path, Training | None], stack: Path) -> list[TrainConfig]:
+    """The members that a stack trains: those that the first call of it found missing."""
+    if len(configs) == 1:
+        return list(configs)
+    plan = stack / PLAN
+    missing = [run_folder(config).name for config in configs if there[run_folder(config)] is None]
+    if plan.is_file() and not any(config.force for config in configs):
+        kept: list[str] = read_sealed(plan, AGAIN, of=stack.name)["members"]
+        if set(missing) <= set(kept):
+            return [config for config in configs if run_folder(config).name in kept]
+    (stack / STATE).unlink(missing_ok=True)
+    write_atomic(plan, sealed_json(plan.name, {"members": missing}, of=stack.name))
+    return [config for config in configs if run_folder(config).name in missing]
+
+
+def _trained(
+    configs: Sequence[TrainConfig],
+    there: Mapping[Path, Training | None],
+    stack: Path,
+    log: Log | None,
+    report: Report | None,
+    label: str,
+) -> list[Training]:
+    """Train what is missing of these, from where an earlier call stopped if it did."""
+    sweep_temporaries(stack)
+    configs = _planned(configs, there, stack)
+    folders = [run_folder(config) for config in configs]
+    state, key = stack / STATE, content_key({"runs": [folder.name for folder in folders]})
     clock = Clock()
     device = _device(configs[0].device)
     with fitting_threads() if device.type == "cpu" else nullcontext(1) as threads:
@@ -123,42 +207,26 @@ def _trained(configs: Sequence[TrainConfig], log: Log | None, report: Report | N
                 trainer.resume(state, key)
                 threads = torch.get_num_threads() if device.type == "cpu" else threads  # those that the state asks for
         with clock.stage("training"):
-            _run(trainer, state, key, folders, log, report, label)
-        done = [_finish(trainer, member, folder, clock, threads) for member, folder in enumerate(folders)]
-    state.unlink(missing_ok=True)
-    if stack not in folders:
-        shutil.rmtree(stack, ignore_errors=True)
-    return done
+            _run(trainer, state, key, log, report, label)
+        missing = [member for member, folder in enumerate(folders) if there[folder] is None]
+        return [_finish(trainer, member, folders[member], clock, threads) for member in missing]
 
 
-def _run(
-    trainer: Trainer,
-    state: Path,
-    key: str,
-    folders: Sequence[Path],
-    log: Log | None,
-    report: Report | None,
-    label: str,
-) -> None:
-    """All steps that are left."""
+def _run(trainer: Trainer, state: Path, key: str, log: Log | None, report: Report | None, label: str) -> None:
+    """All steps that are left, or those until no member is left."""
     config = trainer.config
-    try:
+    with suppress(DivergedError):  # of every member: they are told one by one
         while trainer.step < config.steps:
             trainer.advance()
             last = trainer.step == config.steps
             if trainer.step % config.evaluate_every == 0 or last:
                 trainer.look()
-                if log is not None:
+                if log is not None and 0 not in trainer.diverged:
                     log(trainer.step, trainer.curves[0][-1])
             if trainer.step % config.checkpoint_every == 0 and not last:
                 trainer.save(state, key)
             if report is not None and (trainer.step % 10 == 0 or last):
                 report(label, trainer.step, config.steps)
-    except DivergedError:
-        for member, folder in enumerate(folders):
-            if trainer.best[member].step >= 0:
-                _save_model(trainer, member, folder)
-        raise
 
 
 def _save_model(trainer: Trainer, member: int, folder: Path) -> DualEncoder:
@@ -176,8 +244,11 @@ def _save_model(trainer: Trainer, member: int, folder: Path) -> DualEncoder:
 
 
 def _finish(trainer: Trainer, member: int, folder: Path, clock: Clock, threads: int) -> Training:
-    """Score the best network of a member and write its record."""
+    """Score the best network of a member and write its record; of one that diverged, write that it did."""
     config, division, best = trainer.configs[member], trainer.divisions[member], trainer.best[member]
+    if member in trainer.diverged:
+        return _stopped(trainer, member, folder)
+    (folder / DIVERGED).unlink(missing_ok=True)
     model = _save_model(trainer, member, folder)
     parts = {
         name: part_scenes(config.space, division[part], slots=config.slots, budget=config.budget, seed=config.seed)
@@ -195,8 +266,19 @@ def _finish(trainer: Trainer, member: int, folder: Path, clock: Clock, threads: 
         "members": len(trainer.configs), "threads": threads, "precision": trainer.precision,
         "where": str(trainer.device), "parameters": sum(p.numel() for p in model.parameters()),
     }  # fmt: skip
-    write_record(folder, record, rows, {"curve": trainer.curves[member]}, arrays)
+    beside = ["model.json", *(path.name for path in folder.glob("weights-*.safetensors"))]
+    write_record(folder, record, rows, {"curve": trainer.curves[member]}, arrays, beside=beside)
     return Training(folder, rows, read_record(folder))
+
+
+def _stopped(trainer: Trainer, member: int, folder: Path) -> Training:
+    """Keep the last good checkpoint of a member that diverged, and say beside it what happened."""
+    unfinish(folder)
+    if trainer.best[member].step >= 0:
+        _save_model(trainer, member, folder)
+    why, step = trainer.why(member), trainer.diverged[member]
+    write_atomic(folder / DIVERGED, sealed_json(DIVERGED, {"why": why, "step": step}, of=folder.name))
+    return Training(folder, [], {}, diverged=why)
 
 
 def _notes(config: TrainConfig, best: Best, *, can_swap: bool) -> list[str]:

@@ -14,6 +14,7 @@ from colligate.records import (
     Row,
     content_key,
     find_run,
+    one_writer,
     read_record,
     run_facts,
     settings,
@@ -22,6 +23,7 @@ from colligate.records import (
 from colligate.training.config import PaperConfig, TrainConfig
 from colligate.training.loop import Training, train_stack
 from colligate.training.pairs import PicturesConfig
+from colligate.training.trainer import DivergedError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +137,7 @@ class Sweep:
         folder: its run folder.
         rows: a row for each measurement of each training; `family` is SPACE ENCODER WIDTH (SPACE pictures WIDTH),
             `seeds` the seed.
-        record: what was done.
+        record: what was done; its notes name the trainings that diverged, of which there are no rows.
     """
 
     folder: Path
@@ -143,11 +145,13 @@ class Sweep:
     record: dict[str, Any]
 
 
+@one_writer
 def sweep(config: SweepConfig, report: Report | None = None) -> Sweep:
     """Run every training of a sweep that isn't finished yet, and gather their rows in one table.
 
     Each training leaves the folder that `train` would leave, so that single runs and sweeps share their work, and a
-    killed sweep goes on where it stopped. `runs.csv` in the sweep's folder names the folder behind each row.
+    killed sweep goes on where it stopped. `runs.csv` in the sweep's folder names the folder behind each row. A training
+    that diverges is stopped and named in the notes; the others go on.
 
     Args:
         config: which trainings.
@@ -155,7 +159,7 @@ def sweep(config: SweepConfig, report: Report | None = None) -> Sweep:
 
     Raises:
         ValueError: a combination that can't be trained; the message says which.
-        DivergedError: the loss of a training is no longer a number.
+        DivergedError: not one training came to its end with a loss that is a number.
 
     Paper: arXiv:2605.31503, Fig. 6.
 
@@ -181,8 +185,12 @@ def sweep(config: SweepConfig, report: Report | None = None) -> Sweep:
         label = f"training {i + 1} of {len(groups)}"
         with clock.stage(label):
             found += zip(members, train_stack(members, report=report, label=label), strict=True)
+    lost = [f"{_point(of)} was stopped: {done.diverged}" for of, done in found if done.diverged]
+    found = [(of, done) for of, done in found if not done.diverged]
+    if not found:
+        raise DivergedError(lost[0])
     rows = [_named(row, of) for of, done in found for row in done.rows]
-    record = run_facts("sweep", folder.name, config.train, seconds=clock.seconds, memory=peak_memory()) | {
+    record = run_facts("sweep", folder.name, config.train, seconds=clock.seconds, memory=peak_memory(), notes=lost) | {
         "config": {**_facts(config), "runs": str(config.runs)}, "trainings": len(found),
     }  # fmt: skip
     write_record(folder, record, rows, {"spread": spread(rows)}, {}, {"runs.csv": _runs_table(found)})
@@ -193,6 +201,12 @@ def _facts(config: SweepConfig) -> dict[str, object]:
     found = settings(config)
     found["train"] = settings(config.train)
     return found
+
+
+def _point(config: TrainConfig) -> str:
+    """A training of a sweep, as a reader would name it."""
+    space = "x".join(map(str, config.space.sizes))
+    return f"The training of {space} at coverage {config.coverage:g}, width {config.width}, seed {config.seed}"
 
 
 def _named(row: Row, config: TrainConfig) -> Row:

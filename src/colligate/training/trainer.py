@@ -23,14 +23,14 @@ from colligate.training.penalty import Distance
 from colligate.training.queries import query_choice, value_targets
 from colligate.training.recognition import PartScenes, part_scenes, quick_look
 
-STATE_SCHEMA = 2
+STATE_SCHEMA = 3
 LOOK = 512
 """Scenes of a part that are scored along the way."""
 _STACKABLE = {"seed", "coverage", "runs", "force", "device"}
 
 
 class DivergedError(WorkError):
-    """The loss is no longer a number."""
+    """The loss of every member is no longer a number."""
 
 
 class Best(NamedTuple):
@@ -43,9 +43,14 @@ class Best(NamedTuple):
 class Trainer:
     """Train members of one shape in one pass; each is what it would be alone.
 
+    A member whose loss is no longer a number is stopped where it was best, and the others go on.
+
     Args:
         configs: one for each member; they may differ in seed and coverage only.
         device: where it runs.
+
+    Attributes:
+        diverged: member -> the step at which its loss was no number; nothing of the others.
 
     Raises:
         ValueError: members that differ in more, or an impossible division of objects.
@@ -90,7 +95,8 @@ class Trainer:
         self.curves: list[list[dict[str, float]]] = [[] for _ in configs]
         self.best = [Best(-1, -1.0) for _ in configs]
         self.kept = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
-        self._first_bad = torch.full((), -1, device=device)
+        self.diverged: dict[int, int] = {}
+        self._first_bad = torch.full((len(configs),), -1, device=device)
         self._sum = torch.zeros(len(configs), device=device)
         self._since = 0
         self._advanced = False
@@ -122,6 +128,7 @@ class Trainer:
         """One step.
 
         Raises:
+            DivergedError: no member is left whose loss is a number.
             WorkError: the layers can't be compiled here.
         """
         try:
@@ -136,7 +143,8 @@ class Trainer:
         self._advanced = True
         if self.config.clip:
             _clip(self.optimizers.parameters, self.config.clip)
-        bad = ~torch.isfinite(loss.detach()).all() & (self._first_bad < 0)
+        self._still()
+        bad = ~torch.isfinite(loss.detach()) & (self._first_bad < 0)
         self._first_bad = torch.where(bad, self.step + 1, self._first_bad)
         self._sum += loss.detach()
         self._since += 1
@@ -147,14 +155,51 @@ class Trainer:
             self._check()
 
     def _check(self) -> None:
-        step = int(self._first_bad)
-        if step >= 0:
-            good = self.best[0].step
-            kept = f"the best checkpoint before it is of step {good}" if good >= 0 else "no checkpoint was kept before"
-            raise DivergedError(
-                f"The loss is no number at step {step}; {kept}. Lower the rate (now {self.config.rate:g}), or clip "
-                "gradients (clip=1)."
-            )
+        """Stop members whose loss is no number."""
+        found = {m: step for m, step in enumerate(self._first_bad.tolist()) if step >= 0 and m not in self.diverged}
+        if found:
+            self.diverged |= found
+            self._rest(list(found))
+        if len(self.diverged) == len(self.configs):
+            raise DivergedError(self.why(0))
+
+    def why(self, member: int) -> str:
+        """What happened to a member that diverged, and what may help: a sentence or two.
+
+        Raises:
+            KeyError: it didn't.
+        """
+        good = self.best[member].step
+        kept = f"the best checkpoint before it is of step {good}" if good >= 0 else "no checkpoint was kept before"
+        return (
+            f"The loss is no number at step {self.diverged[member]}; {kept}. Lower the rate (now "
+            f"{self.config.rate:g}), or clip gradients (clip=1)."
+        )
+
+    @torch.no_grad()
+    def _rest(self, members: Sequence[int]) -> None:
+        """Put members back to where they were best: nothing that is no number is left to be looked at or saved."""
+        weights = [*self.model.named_parameters()]
+        for m in members:
+            for name, weight in weights:
+                weight[m] = self.kept[name][m]
+            for average, (_, weight) in zip(self.average.held, weights, strict=False):
+                average[m] = weight[m]
+            for moment in self.optimizers.state().values():
+                if moment.ndim and len(moment) == len(self.configs):
+                    moment[m] = 0
+            if self.distance is not None:
+                for weight in self.distance.parameters():
+                    weight[m] = torch.nan_to_num(weight[m], nan=0.0, posinf=0.0, neginf=0.0)
+            self._sum[m] = 0
+        self._still()
+
+    def _still(self) -> None:
+        """Take the gradients of stopped members away, so that they stay where they are."""
+        for m in self.diverged:
+            for parameter in self.optimizers.parameters:
+                if parameter.grad is not None:
+                    parameter.grad[m] = 0
 
     def look(self) -> list[dict[str, float]]:
         """Recognition of every member now; the best by validation is kept."""
@@ -169,6 +214,8 @@ class Trainer:
     def _keep(self, found: Sequence[dict[str, float]]) -> None:
         """Take down what was seen, and the weights where validation was highest."""
         for m, of_member in enumerate(found):
+            if m in self.diverged:
+                continue
             seen = [of_member[f"validation.{way}"] for way in ("table", "among", "swaps")]
             real = [value for value in seen if value == value]  # no swaps: not a number
             score = sum(real) / len(real)
@@ -192,9 +239,11 @@ class Trainer:
 
         Raises:
             OSError: the disk is full; the state that was there still is.
+            DivergedError: no member is left whose loss is a number.
         """
         from safetensors.torch import save
 
+        self._check()  # a member that is no number is stopped before it is written
         tensors = {f"model.{k}": v for k, v in self._owned().items()}
         tensors |= {f"kept.{k}": v for k, v in self.kept.items() if k in self._owned()}
         if self.distance is not None:
@@ -206,6 +255,7 @@ class Trainer:
         facts = {
             "schema": STATE_SCHEMA, "key": key, "step": self.step, "since": self._since, "curves": self.curves,
             "best": [list(best) for best in self.best], "threads": torch.get_num_threads(),
+            "diverged": sorted(self.diverged.items()),
         }  # fmt: skip
         held = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
         told = json.dumps(facts)
@@ -248,6 +298,8 @@ class Trainer:
         torch.set_num_threads(facts["threads"])  # sums are grouped by thread: another number would round otherwise
         self.step, self._since, self.curves = facts["step"], facts["since"], facts["curves"]
         self.best = [Best(int(step), float(score)) for step, score in facts["best"]]
+        self.diverged = {int(member): int(step) for member, step in facts["diverged"]}
+        self._first_bad = torch.tensor([self.diverged.get(m, -1) for m in range(len(self.configs))], device=self.device)
 
     def _owned(self) -> dict[str, Tensor]:
         """Weights by name, those of a shared encoder once."""

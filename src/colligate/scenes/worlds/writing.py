@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from colligate.records import write_atomic
+from colligate.records import sweep_temporaries, write_atomic
 from colligate.scenes.pictures2d import Canvas
 from colligate.scenes.pictures3d import Report, Studio
 from colligate.scenes.worlds.world import World
@@ -52,6 +52,7 @@ def render(world: World, folder: Path, *, limit: int | None = None, report: Repo
         raise ValueError(f"{folder} holds another render (its render.json differs); name a new folder.")
     if not stamp.exists() and folder.exists() and any(not path.name.startswith(".") for path in folder.iterdir()):
         raise ValueError(f"{folder} already holds other files; name a new or empty folder.")
+    sweep_temporaries(folder)
     write_atomic(stamp, facts.encode())
     rows = torch.arange(min(limit or len(world), len(world)))
     names = [f"{row:07d}.png" for row in rows.tolist()]
