@@ -15,6 +15,7 @@ from colligate.scenes.captions import CaptionTemplate
 from colligate.scenes.files import open_picture
 from colligate.scenes.pictures2d import Canvas
 from colligate.scenes.pictures3d import Report, Studio
+from colligate.scenes.regular import read_regular
 from colligate.scenes.space import ConceptSpace, Scenes
 
 if TYPE_CHECKING:
@@ -202,8 +203,8 @@ class World:
             digest = hashlib.sha256()
             for row, path in enumerate(self.pictures):
                 try:
-                    digest.update(hashlib.sha256(path.read_bytes()).digest())
-                except OSError as error:
-                    raise ValueError(f"Row {row + 1}: picture {path} can't be read ({error.strerror}).") from None
+                    digest.update(hashlib.sha256(read_regular(path, "picture ")).digest())
+                except (FileNotFoundError, ValueError) as error:
+                    raise ValueError(f"Row {row + 1}: {error}") from None
             found["pictures"] = digest.hexdigest()
         return found
