@@ -7,6 +7,7 @@ import unicodedata
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,6 +17,8 @@ from PIL import Image, PngImagePlugin
 from colligate.scenes.decoding import MOST_PIXELS, open_picture
 from colligate.scenes.files import unlisted
 from colligate.scenes.sources import check_pictures, read_labels
+
+Form = Literal["NFC", "NFD"]
 
 
 def labels(folder: Path, *names: str) -> Path:
@@ -149,7 +152,7 @@ def test_links_in_a_circle_are_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("lies", "said"), [("NFC", "NFD"), ("NFD", "NFC")])
-def test_a_name_in_another_unicode_form_is_found(tmp_path: Path, lies: str, said: str) -> None:
+def test_a_name_in_another_unicode_form_is_found(tmp_path: Path, lies: Form, said: Form) -> None:
     name = "\u00e9t\u00e9.png"
     picture(tmp_path / unicodedata.normalize(lies, name))
     world = read_labels(labels(tmp_path, unicodedata.normalize(said, name)))
@@ -189,7 +192,9 @@ def test_content_that_vanishes_on_white_is_told(tmp_path: Path) -> None:
         clear.save(tmp_path / name)
     one = read_labels(labels(tmp_path, "a.png"))
     assert any("In 1 pictures (first: row 1) all content vanishes" in note for note in check_pictures(one))
-    with pytest.raises(ValueError, match=r"the same as row 1's a\.png, once both are laid over white, .* vanishes; but"):
+    with pytest.raises(
+        ValueError, match=r"the same as row 1's a\.png, once both are laid over white, .* vanishes; but"
+    ):
         check_pictures(read_labels(labels(tmp_path, "a.png", "b.png")))
 
 

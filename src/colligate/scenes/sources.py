@@ -154,7 +154,7 @@ def read_labels(path: Path, *, space: ConceptSpace | None = None, keep: Mapping[
     if ignored:
         notes.append(f"Ignored columns of {path.name}: {', '.join(map(shown, ignored))}.")
     notes += _of_pug(table)
-    return World(called, scenes, captions, pictures, parts, tuple(notes))
+    return World(called, scenes, captions, pictures, parts, tuple(notes), table)
 
 
 def check_pictures(world: World, rows: Int[Tensor, " row"] | None = None) -> tuple[str, ...]:

@@ -45,6 +45,21 @@ class Table:
         """Where a row (counted from 0) stands, as an editor counts: its line in a CSV file, else its row from 1."""
         return f"line {self.lines[row]}" if self.lines else f"row {row + 1}"
 
+    def taken(self, rows: Sequence[int]) -> "Table":
+        """The table of the given rows, in that order.
+
+        Example:
+            >>> Table(Path("a.csv"), ("id",), 2, lambda name: ("x", "y")).taken([1]).cells("id")
+            ['y']
+        """
+        lines = tuple(self.lines[row] for row in rows) if self.lines else ()
+
+        def cells(name: str) -> list[str]:
+            column = self.cells(name)
+            return [column[row] for row in rows]
+
+        return Table(self.path, self.names, len(rows), cells, lines, self.notes)
+
 
 def read_bytes(path: Path) -> bytes:
     """The file's content.
@@ -233,13 +248,7 @@ def kept_rows(table: Table, keep: Mapping[str, str]) -> Table:
     if len(rows) == table.num_rows:
         return table
     note = f"Of {table.num_rows} rows of {table.path.name}, the {len(rows)} with {said} were kept."
-    lines = tuple(table.lines[row] for row in rows) if table.lines else ()
-
-    def cells(name: str) -> list[str]:
-        column = table.cells(name)
-        return [column[row] for row in rows]
-
-    return Table(table.path, table.names, len(rows), cells, lines, (*table.notes, note))
+    return replace(table.taken(rows), notes=(*table.notes, note))
 
 
 def listed(words: Sequence[str]) -> str:
