@@ -52,7 +52,7 @@ def test_rows_in_another_order_are_joined_by_the_column_that_both_have(
 ) -> None:
     found = read_vectors(shuffled(tmp_path, mine, NAMES, bare=bare), labels(tmp_path, theirs))
     assert torch.equal(found.vectors, VECTORS)
-    assert f"Vectors of v.parquet were found for each row of l.csv by {theirs}." in found.provenance["notes"]
+    assert f"Vectors of v.parquet were found for each row of l.csv by {theirs}." in str(found.provenance["notes"])
 
 
 def test_names_are_compared_in_one_unicode_form(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_vectors_beyond_the_labels_are_counted(tmp_path: Path) -> None:
     kept = read_labels(labels(tmp_path), keep={"slot1_c": "a"})
     found = read_vectors(shuffled(tmp_path, "picture", NAMES), kept)
     assert torch.equal(found.vectors, VECTORS[[0, 2]])
-    assert "2 of 4 vectors belong to no row of the labels." in found.provenance["notes"]
+    assert "2 of 4 vectors belong to no row of the labels." in str(found.provenance["notes"])
 
 
 def test_a_selected_world_still_finds_its_vectors(tmp_path: Path) -> None:

@@ -164,3 +164,14 @@ def test_names_that_lead_to_no_file_are_told(tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match="can't be read") as caught:
         read_table(tmp_path / name)
     assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize("num", [40, 70])
+def test_concepts_that_allow_more_objects_than_can_be_numbered_are_told(tmp_path: Path, num: int) -> None:
+    names = [f"slot{slot}_c{i}" for slot in (1, 2) for i in range(num)]
+    path = tmp_path / "mine.csv"
+    rows = [",".join("ab"[(row >> (i % 5)) & 1] for i in range(2 * num)) for row in range(8)]
+    path.write_text("\n".join([",".join(names), *rows]))
+    with pytest.raises(ValueError, match=rf"mine\.csv: {num} concepts allow [\d,]+ objects, .* with --space"):
+        read_labels(path)
+    assert len(read_labels(path, space=ConceptSpace(c0=["a", "b"], c1=["a", "b"]))) == 8

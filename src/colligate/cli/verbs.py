@@ -42,6 +42,8 @@ def _measure(verb: str, battery: str, words: list[str]) -> int:
     show(shown, as_json=False, table=result.rows)
     if len(shown) < len(summary):
         say(f"{len(shown)} of {len(summary)} rows are shown; --all shows the others, and table.csv below has them.")
+    for note in result.record.get("notes", []):
+        say(f"Note: {note}")
     say(f"\nRecord: {result.folder}")
     if len(summary) < len(result.rows):
         say(f"Curves: colligate report {result.folder}, or its table.csv")

@@ -29,6 +29,9 @@ from colligate.scenes.worlds import World
 _MOST_VALUES = 1_000_000
 """Values of a concept that a space file may list, or ask for by their number."""
 
+_MOST_OBJECTS = 10_000_000
+"""Objects that concepts may allow: whatever is measured holds a number for each."""
+
 
 def read_space(path: Path) -> ConceptSpace:
     """Concepts and their values from a JSON file: the words in index order, or their number.
@@ -70,6 +73,15 @@ def read_space(path: Path) -> ConceptSpace:
         return ConceptSpace(concepts)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
+
+
+def _check_objects(said: str, space: ConceptSpace) -> None:
+    """Refuse concepts whose objects, all that they allow, are more than tables of them should hold."""
+    if space.num_objects > _MOST_OBJECTS:
+        raise ValueError(
+            f"{said}: {space.num_concepts} concepts allow {space.num_objects:,} objects, and at most {_MOST_OBJECTS:,} "
+            "are numbered; name fewer of the concepts, or those that matter, with --space."
+        )
 
 
 def _check_listed(path: Path, name: str, given: object) -> None:
@@ -143,7 +155,9 @@ def read_labels(path: Path, *, space: ConceptSpace | None = None, keep: Mapping[
         ]
         words[name], index = concept.read(known, beside, layout.order(name, concept.distinct), layout.release, notes)
         values.append(torch.tensor([[index[cell] for cell in column] for _, column in concept.columns]).T)
-    scenes = Scenes(space or ConceptSpace(words), torch.stack(values, dim=2))
+    space = space or ConceptSpace(words)
+    _check_objects(str(path), space)
+    scenes = Scenes(space, torch.stack(values, dim=2))
     _check_scenes(table, scenes, notes)
     captions, pictures, parts = _captions(table, notes), find_pictures(table, notes), _parts(table)
     _check_repeats(table, scenes, captions, pictures)
