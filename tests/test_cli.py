@@ -696,7 +696,7 @@ def test_the_same_labels_with_the_same_vector(call: Call, tmp_path: Path):
     given = vectors_of(scenes)
     np.save(tmp_path / "v.npy", given.numpy())
     said = call("probe", "v.npy", "--labels", "labels.csv").refused()
-    assert "rows 0 and 81" in said
+    assert "rows 1 and 82" in said
     assert "the same vector" in said
     given[81:] += 0.001
     np.save(tmp_path / "v.npy", given.numpy())

@@ -23,7 +23,9 @@ def labelled() -> Embeddings:
 def test_rows_that_are_not_finite_are_named(rows: set[int], bad: float) -> None:
     vectors = torch.zeros(NUM, 3)
     vectors[sorted(rows), 1] = bad
-    named = ", ".join(map(str, sorted(rows)[:8])) + (f" and {len(rows) - 8} more;" if len(rows) > 8 else ";")
+    named = ", ".join(str(row + 1) for row in sorted(rows)[:8]) + (
+        f" and {len(rows) - 8} more;" if len(rows) > 8 else ";"
+    )
     with pytest.raises(ValueError, match=f"NaN or infinity in rows {named}"):
         Embeddings(vectors, SCENES)
 
@@ -76,7 +78,7 @@ def test_normalized_vectors_have_length_one_and_say_so() -> None:
 def test_a_zero_vector_has_no_direction() -> None:
     vectors = torch.ones(NUM, 3)
     vectors[[4, 7]] = 0
-    with pytest.raises(ValueError, match="rows 4, 7 are zero"):
+    with pytest.raises(ValueError, match="rows 5, 8 are zero"):
         Embeddings(vectors, SCENES).normalized()
 
 

@@ -10,6 +10,14 @@ from torch import Tensor
 
 from colligate.scenes.space import Scenes
 
+LARGEST, SMALLEST = 1e15, 1e-15
+"""Between which the largest number of vectors must lie: then sums of squares fit into single precision."""
+
+
+def _listed(rows: Sequence[int]) -> str:
+    """Rows as a table shows them, counted from 1: the first eight, and how many more."""
+    return ", ".join(str(row + 1) for row in rows[:8]) + (f" and {len(rows) - 8:,} more" if len(rows) > 8 else "")
+
 
 @dataclass(frozen=True, eq=False)
 class Embeddings:
@@ -24,7 +32,8 @@ class Embeddings:
         provenance: JSON-able facts: model, weights hash, preprocessing, layer, pooling, dtype, world.
 
     Raises:
-        ValueError: rows and scenes differ in number, or a vector is not finite (the message names the rows).
+        ValueError: rows and scenes differ in number, vectors without width, or a vector that is not finite or whose
+            squares can't be computed with (the message names the rows, counted from 1).
 
     Example:
         >>> from colligate.scenes.space import ConceptSpace
@@ -46,13 +55,29 @@ class Embeddings:
             raise ValueError(f"{len(vectors)} vectors for {len(self.scenes)} scenes; give exactly one row for each.")
         if self.captions is not None and len(self.captions) != len(vectors):
             raise ValueError(f"{len(self.captions)} captions for {len(vectors)} vectors; give exactly one for each.")
+        if not vectors.shape[1]:
+            raise ValueError("Vectors have no width (0 numbers each); embed the scenes again.")
         if not len(vectors):
             raise ValueError("There are no scenes to study; the table of scenes is empty.")
         bad = (~torch.isfinite(vectors)).any(1).nonzero()[:, 0].tolist()
         if bad:
-            more = f" and {len(bad) - 8} more" if len(bad) > 8 else ""
+            raise ValueError(f"Vectors hold NaN or infinity in rows {_listed(bad)}; embed those again.")
+        self._check_sizes()
+
+    def _check_sizes(self) -> None:
+        """Refuse numbers whose squares, or sums of them, leave the range of single precision."""
+        largest = self.vectors.abs().amax(1).double()
+        huge = (largest > LARGEST).nonzero()[:, 0].tolist()
+        if huge:
             raise ValueError(
-                f"Vectors hold NaN or infinity in rows {', '.join(map(str, bad[:8]))}{more}; embed those again."
+                f"Vectors hold numbers as large as {float(largest.max()):.3g} in rows {_listed(huge)}, whose squares "
+                "are too large to compute with; embed those again, or divide all vectors by one number, to below "
+                f"{LARGEST:g}."
+            )
+        if 0 < float(largest.max()) < SMALLEST:
+            raise ValueError(
+                f"Vectors hold no number larger than {float(largest.max()):.3g}, whose square is too small to compute "
+                "with; embed them again, or multiply all of them by one number."
             )
 
     def __len__(self) -> int:
@@ -88,5 +113,29 @@ class Embeddings:
         lengths = wide.norm(dim=1, keepdim=True)
         zero = (lengths[:, 0] == 0).nonzero()[:, 0].tolist()
         if zero:
-            raise ValueError(f"Vectors in rows {', '.join(map(str, zero[:8]))} are zero and have no direction.")
+            raise ValueError(f"Vectors in rows {_listed(zero)} are zero and have no direction; embed those again.")
         return replace(self, vectors=wide / lengths, provenance={**self.provenance, "normalized": True})
+
+    def collapse(self) -> tuple[str, ...]:
+        """What a reader should know of vectors that can't tell scenes apart: all equal, or many the same.
+
+        Example:
+            >>> from colligate.scenes.space import ConceptSpace
+            >>> scenes = ConceptSpace(color=2, shape=2).all_scenes(slots=2)
+            >>> Embeddings(torch.ones(16, 8), scenes).collapse()[0]
+            'All 16 vectors are equal, so nothing can be told apart by them: every score is a tie.'
+        """
+        scenes = len(self.scenes.ids.unique())  # repeats of a scene may well have one vector
+        if len(self) < 2 or scenes < 2:
+            return ()
+        if bool((self.vectors == self.vectors[0]).all()):
+            what = "equal, so nothing can be told apart by them: every score is a tie"
+            return (f"All {len(self):,} vectors are {what}.",)
+        wide = self.vectors.to(torch.promote_types(self.vectors.dtype, torch.float32))
+        different = len(wide.unique(dim=0))
+        if different >= scenes:
+            return ()
+        return (
+            f"The vectors of {scenes:,} different scenes are only {different:,} different ones: scenes with the same "
+            "vector tie in every score.",
+        )

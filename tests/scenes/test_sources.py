@@ -341,7 +341,7 @@ PICTURES = {
     "missing": (lambda folder: None, "missing; put it there"),
     "truncated": (truncated, "truncated, broken or no picture"),
     "no picture": (lambda folder: table(folder, "hello", "a.png"), "truncated, broken or no picture"),
-    "folder": (lambda folder: (folder / "a.png").mkdir(), "truncated, broken or no picture"),
+    "folder": (lambda folder: (folder / "a.png").mkdir(), "it is a folder"),
     "bomb": (bomb, "like a decompression bomb"),
     "mild bomb": (mild_bomb, "like a decompression bomb"),
     "animated": (animated, "is animated"),

@@ -5,6 +5,7 @@ their content, whatever they are called.
 """
 
 import hashlib
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,23 +15,30 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from colligate.embedders.joining import join, shared_columns
 from colligate.embeddings import Embeddings
+from colligate.scenes.regular import open_regular
 from colligate.scenes.sources import read_labels
 from colligate.scenes.space import ConceptSpace, Scenes
+from colligate.scenes.tables import Table, first_line, read_table
+from colligate.scenes.words import composed
 from colligate.scenes.worlds import World
 
 PICKLES = (".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib", ".npz")
 """Suffixes of files that are, or may hold, pickles; none is opened."""
+_LEAST_VALUES, _MOST_PACKED = 100_000_000, 64
+"""Numbers that a Parquet file may always unpack to, and how many for each of its bytes: more are a bomb."""
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 def read_vectors(path: Path, labels: Path | World, *, space: ConceptSpace | None = None) -> Embeddings:
     """Vectors from `.safetensors`, `.npy` or `.parquet`, one row for each row of the labels.
 
-    A safetensors file holds one tensor of any name, or `scenes` (the labels' rows) and `singles` (one vector for each
-    object alone, in the order of object ids); singles are joined after the scenes as scenes of one object. A Parquet
-    file holds one column of lists, or floating columns only. Vectors stay in their own precision and, where the format
-    allows, on disk until they are used.
+    A Parquet file that has columns in common with the labels (`picture`, an id) is joined by them; else the order
+    counts. A safetensors file holds one tensor of any name, or `scenes` (the labels' rows) and `singles` (one vector
+    for each object alone, in the order of object ids); singles are joined after the scenes as scenes of one object. A
+    Parquet file holds one column of lists, or floating columns only. Vectors stay in their own precision and, where the
+    format allows, on disk until they are used.
 
     Args:
         path: the vectors.
@@ -76,6 +84,7 @@ def read_vectors(path: Path, labels: Path | World, *, space: ConceptSpace | None
             f"{path} holds the tensors {', '.join(map(repr, file.tensors)) or 'none'}; "
             "it must hold one tensor, or 'scenes' and 'singles'."
         )
+    vectors, told = _joined(path, file, vectors, world)
     if len(vectors) != len(scenes):
         raise ValueError(_mismatch(path, len(vectors), world))
     if len(file.tensors) == 2:
@@ -83,7 +92,7 @@ def read_vectors(path: Path, labels: Path | World, *, space: ConceptSpace | None
         scenes = Scenes.join([scenes, scenes.space.all_scenes(slots=1)])
         named = [scenes.space.describe_object(o) for o in range(scenes.space.num_objects)]
         captions = None if captions is None else [*captions, *named]
-    provenance = _provenance(path, file, labels, world)
+    provenance = _provenance(path, file, labels, world, told)
     try:
         embeddings = Embeddings(vectors, scenes, captions, provenance)
     except ValueError as error:
@@ -93,9 +102,43 @@ def read_vectors(path: Path, labels: Path | World, *, space: ConceptSpace | None
 
 
 class _File(NamedTuple):
+    """Tensors by name; of Parquet the table, its columns beside the vectors, and whether those are bare columns."""
+
     tensors: Mapping[str, Float[Tensor, "row dim"]]
     metadata: Mapping[str, str] = {}
-    notes: tuple[str, ...] = ()
+    table: Table | None = None
+    others: tuple[str, ...] = ()
+    bare: bool = False
+
+
+def _joined(
+    path: Path, file: _File, vectors: Float[Tensor, "row dim"], world: World
+) -> tuple[Float[Tensor, "scene dim"], tuple[str, ...]]:
+    """The vectors in the order of the labels where both have columns in common, and what a reader should know.
+
+    Raises:
+        ValueError: they can't be joined, or a column is neither numbers nor one of the labels'.
+    """
+    if file.table is None:
+        return vectors, ()
+    shared = {} if world.table is None else shared_columns(file.table, file.others, world.table)
+    both = [name for name in file.table.names if world.table is not None and name in world.table.names]
+    if file.bare and (twice := [name for name in both if name not in file.others]):
+        raise ValueError(f"{path}: column {twice[0]!r} is one of the labels', not of the vectors; leave it out.")
+    idle = [name for name in file.others if name not in shared]
+    if idle and file.bare:
+        raise ValueError(
+            f"{path}: column {idle[0]!r} is not floating and not one of the labels' columns; leave only the vectors' "
+            "columns and those that the labels have too, or put the vectors into one column of lists."
+        )
+    told: tuple[str, ...] = ()
+    if idle:
+        order = "" if shared else "; none is a column of the labels, so vectors are taken in the order of their rows"
+        told = (f"Ignored columns of {path.name}: {', '.join(map(repr, idle))}{order}.",)
+    if not shared or world.table is None:
+        return vectors, told
+    rows, notes = join(path, file.table, shared, world.table)
+    return vectors[rows], (*notes, *told)
 
 
 def _mismatch(path: Path, num: int, world: World) -> str:
@@ -106,7 +149,9 @@ def _mismatch(path: Path, num: int, world: World) -> str:
     return f"{path} holds {num} vectors for the {len(world.scenes)} rows of labels {world.name!r}; {remedy}."
 
 
-def _provenance(path: Path, file: _File, labels: Path | World, world: World) -> dict[str, object]:
+def _provenance(
+    path: Path, file: _File, labels: Path | World, world: World, told: tuple[str, ...]
+) -> dict[str, object]:
     facts: dict[str, object] = {
         "source": "vectors file",
         "file": path.name,
@@ -115,7 +160,7 @@ def _provenance(path: Path, file: _File, labels: Path | World, world: World) -> 
         "dtype": str(next(iter(file.tensors.values())).dtype).removeprefix("torch."),
         "world": world.name,
         "scenes": world.scenes.content_hash,
-        "notes": [*world.notes, *file.notes],
+        "notes": [*world.notes, *told],
     }
     if isinstance(labels, Path):
         facts["labels"] = {"file": labels.name, "sha256": _sha256(labels)}
@@ -142,10 +187,10 @@ def check_suffix(path: Path) -> None:
 def _read(path: Path) -> _File:
     check_suffix(path)
     try:
-        with path.open("rb") as opened:
+        with open_regular(path) as opened:
             head = opened.read(16)
-    except OSError as error:
-        raise ValueError(f"{path} can't be read ({error.strerror}); name a file that is there.") from None
+    except FileNotFoundError as error:
+        raise ValueError(str(error)) from None
     # A safetensors file may well begin with the byte of a pickle (its header's length), but then has "{" at 8.
     safetensors = head[8:9] == b"{"
     if head.startswith(b"PK\x03\x04") or (head[:1] == b"\x80" and not safetensors):
@@ -167,6 +212,8 @@ def _read(path: Path) -> _File:
                 f"{path}: {name!r} is {str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}; "
                 "vectors are floating [row, dim], of 16, 32 or 64 bits."
             )
+        if not tensor.shape[1]:
+            raise ValueError(f"{path}: {name!r} has no width (shape {tuple(tensor.shape)}); embed the scenes again.")
     return file
 
 
@@ -183,30 +230,43 @@ def _read_safetensors(path: Path) -> _File:
     try:
         with safe_open(path, framework="pt") as file:
             return _File({name: file.get_tensor(name) for name in sorted(file.keys())}, file.metadata() or {})
-    except SafetensorError as error:
-        raise ValueError(f"{path} is a broken safetensors file ({error}); save the vectors again.") from None
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever the library raises here is of the file
+        kind = (
+            "broken safetensors file" if isinstance(error, SafetensorError) else "safetensors file that can't be read"
+        )
+        raise ValueError(f"{path} is a {kind} ({first_line(error)}); save the vectors again.") from None
 
 
 def _read_npy(path: Path) -> Tensor:
     try:
-        with path.open("rb") as file:
+        with warnings.catch_warnings(), path.open("rb") as file:
+            warnings.simplefilter("ignore")  # of headers as old versions wrote them
             version = np.lib.format.read_magic(file)
             read_header = (
                 np.lib.format.read_array_header_1_0 if version[0] == 1 else np.lib.format.read_array_header_2_0
             )
-            _, _, dtype = read_header(file)
-        if dtype.hasobject:
-            raise ValueError(_refusal(path))
-        # Copy on write: the array stays on disk, and torch may take it without a copy.
-        array = np.lib.format.open_memmap(path, mode="c")
-    except ValueError as error:
-        if str(path) in str(error):
-            raise
-        raise ValueError(f"{path} is a broken .npy file ({error}); save the vectors again.") from None
-    if array.dtype.kind != "f" or array.dtype.itemsize > 8 or array.ndim != 2:
+            shape, fortran, dtype = read_header(file)
+            start, size = file.tell(), path.stat().st_size
+    except MemoryError:
+        raise
+    except Exception as error:  # the header is a piece of Python, so any error of reading one may come
+        said = "its header is too long" if "max_header_size" in str(error) else first_line(error)
+        raise ValueError(f"{path} is a broken .npy file ({said}); save the vectors again.") from None
+    if dtype.hasobject:
+        raise ValueError(_refusal(path))
+    if dtype.kind != "f" or dtype.itemsize not in (2, 4, 8) or len(shape) != 2:
+        raise ValueError(f"{path} is {dtype} of shape {shape}; vectors are floating [row, dim], of 16, 32 or 64 bits.")
+    if min(shape) < 1:
+        raise ValueError(f"{path} holds no numbers (shape {shape}); embed the scenes again.")
+    if shape[0] * shape[1] * dtype.itemsize > size - start:
         raise ValueError(
-            f"{path} is {array.dtype} of shape {array.shape}; vectors are floating [row, dim], of 16, 32 or 64 bits."
+            f"{path} is a broken .npy file (shape {shape} needs {shape[0] * shape[1] * dtype.itemsize:,} bytes, "
+            f"{size - start:,} are there); save the vectors again."
         )
+    # Copy on write: the array stays on disk, and torch may take it without a copy.
+    array = np.memmap(path, dtype, mode="c", offset=start, shape=shape, order="F" if fortran else "C")
     return torch.from_numpy(array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("=")))
 
 
@@ -215,26 +275,33 @@ def _read_parquet(path: Path) -> _File:
     import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise ValueError(f"{path} is a broken Parquet file ({str(error).splitlines()[0]}); save it again.") from None
+        file = pq.ParquetFile(path)
+        held = sum(
+            file.metadata.row_group(g).column(c).num_values
+            for g in range(file.metadata.num_row_groups)
+            for c in range(file.metadata.num_columns)
+        )
+        if held > max(_LEAST_VALUES, _MOST_PACKED * path.stat().st_size):
+            raise ValueError(f"it says that it unpacks to {held:,} values")
+        table = file.read()
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever the library raises here is of the file
+        raise ValueError(f"{path} is a broken Parquet file ({first_line(error)}); save it again.") from None
     are_lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
     lists = [field.name for field in table.schema if any(is_list(field.type) for is_list in are_lists)]
     if len(lists) > 1:
         raise ValueError(f"{path} has the columns of lists {', '.join(lists)}; keep the one that holds the vectors.")
     if lists:
-        ignored = [name for name in table.column_names if name != lists[0]]
-        notes = (f"Ignored columns of {path.name}: {', '.join(map(repr, ignored))}.",) if ignored else ()
-        return _File({lists[0]: _of_lists(path, table.column(lists[0]))}, notes=notes)
-    for field in table.schema:
-        if not pa.types.is_floating(field.type):
-            raise ValueError(
-                f"{path}: column {field.name!r} is {field.type}, not floating; leave only the vectors' columns, or put "
-                "them into one column of lists."
-            )
-    if not table.num_columns or any(column.null_count for column in table.columns):
+        others = tuple(composed(name) for name in table.column_names if name != lists[0])
+        vectors = _of_lists(path, table.column(lists[0]))
+        return _File({lists[0]: vectors}, table=read_table(path) if others else None, others=others)
+    floating = [field.name for field in table.schema if pa.types.is_floating(field.type)]
+    if not floating or any(table.column(name).null_count for name in floating):
         raise ValueError(f"{path} has empty cells, or no columns; each row needs every number of its vector.")
-    return _File({"vectors": torch.from_numpy(np.stack([column.to_numpy() for column in table.columns], axis=1))})
+    others = tuple(composed(name) for name in table.column_names if name not in floating)
+    vectors = torch.from_numpy(np.stack([table.column(name).to_numpy() for name in floating], axis=1))
+    return _File({"vectors": vectors}, table=read_table(path), others=others, bare=True)
 
 
 def _of_lists(path: Path, column: Any) -> Tensor:
@@ -244,7 +311,9 @@ def _of_lists(path: Path, column: Any) -> Tensor:
     lengths = pc.call_function("list_value_length", [column]).to_numpy()
     if column.null_count or not len(column) or (lengths != lengths[0]).any() or not lengths[0]:
         odd = next((i for i, length in enumerate(lengths) if length != lengths[0] or not length), 0)
-        raise ValueError(f"{path}, row {odd}: the vector has another length than row 0, or none; all must be as long.")
+        raise ValueError(
+            f"{path}, row {odd + 1}: the vector has another length than row 1, or none; all must be as long."
+        )
     flat = pa.concat_arrays([chunk.flatten() for chunk in column.chunks])
     if flat.null_count or not pa.types.is_floating(flat.type):
         raise ValueError(f"{path}: the lists must hold floating numbers, none missing; got {flat.type}.")
@@ -262,6 +331,7 @@ def _check_repeats(path: Path, embeddings: Embeddings) -> None:
         key = (int(ids[row]), hashlib.sha256(content).digest())
         if first.setdefault(key, row) != row:
             raise ValueError(
-                f"{path}, rows {first[key]} and {row} have the same labels ({embeddings.scenes.describe(row)}) and the "
-                "same vector; leave one out (repeats of a scene need vectors of their own)."
+                f"{path}, rows {first[key] + 1} and {row + 1} have the same labels "
+                f"({embeddings.scenes.describe(row)}) and the same vector; leave one out (repeats of a scene need "
+                "vectors of their own)."
             )

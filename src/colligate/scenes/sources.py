@@ -10,27 +10,27 @@ nothing is trimmed, dropped or guessed. The labels released with the paper (`obj
 """
 
 import json
-import re
-from collections import Counter
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from colligate.scenes.concepts import Concept
 from colligate.scenes.files import check_files, find_pictures
 from colligate.scenes.layouts import Layout, check_columns, layout_of, widened
-from colligate.scenes.space import EMPTY, ConceptSpace, Scenes
+from colligate.scenes.space import ConceptSpace, Scenes
 from colligate.scenes.splits import PARTS
-from colligate.scenes.tables import Table, kept_rows, listed, read_bytes, read_table, shown
+from colligate.scenes.tables import Table, first_line, kept_rows, listed, read_bytes, read_table, shown
+from colligate.scenes.words import composed
 from colligate.scenes.worlds import World
 
-_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?")
-_WHOLE = re.compile(r"\+?(\d{1,9})(\.0*)?")
-_RELEASE_SHAPES = ("cube", "cylinder", "sphere")
+_MOST_VALUES = 1_000_000
+"""Values of a concept that a space file may list, or ask for by their number."""
+
+_MOST_OBJECTS = 10_000_000
+"""Objects that concepts may allow: whatever is measured holds a number for each."""
 
 
 def read_space(path: Path) -> ConceptSpace:
@@ -53,24 +53,49 @@ def read_space(path: Path) -> ConceptSpace:
     try:
         pairs = json.loads(read_bytes(path).decode("utf-8-sig"), object_pairs_hook=list)
     except ValueError as error:
-        if isinstance(error, UnicodeDecodeError | json.JSONDecodeError):
-            raise ValueError(f"{path} is not JSON ({error}); it must hold {wanted}.") from None
+        if isinstance(error, UnicodeDecodeError | json.JSONDecodeError) or str(path) not in str(error):
+            raise ValueError(f"{path} is not JSON ({first_line(error)}); it must hold {wanted}.") from None
         raise
+    except RecursionError:
+        raise ValueError(f"{path} is nested too deeply; it must hold {wanted}.") from None
     if not (isinstance(pairs, list) and pairs and all(isinstance(pair, tuple) for pair in pairs)):
         raise ValueError(f"{path} must hold {wanted}.")
     concepts: dict[str, int | list[str]] = {}
     for name, given in pairs:
-        words = isinstance(given, list) and all(isinstance(word, str) for word in given)
-        number = isinstance(given, int) and not isinstance(given, bool) and given > 0
-        if not (words or number):
-            raise ValueError(f"{path}: concept {name!r} must list its values' words (or their number, 1 or more).")
-        if name in concepts:
-            raise ValueError(f"{path} lists the concept {name!r} twice; list it once.")
-        concepts[name] = given
+        _check_listed(path, name, given)
+        own = composed(name)
+        if own in concepts:
+            raise ValueError(f"{path} lists the concept {shown(name)} twice; list it once.")
+        concepts[own] = given if isinstance(given, int) else [composed(word) for word in given]
+    if sum(given if isinstance(given, int) else len(given) for given in concepts.values()) > _MOST_VALUES:
+        raise ValueError(f"{path} lists more than {_MOST_VALUES:,} values in all; list those that occur.")
     try:
         return ConceptSpace(concepts)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
+
+
+def _check_objects(said: str, space: ConceptSpace) -> None:
+    """Refuse concepts whose objects, all that they allow, are more than tables of them should hold."""
+    if space.num_objects > _MOST_OBJECTS:
+        raise ValueError(
+            f"{said}: {space.num_concepts} concepts allow {space.num_objects:,} objects, and at most {_MOST_OBJECTS:,} "
+            "are numbered; name fewer of the concepts, or those that matter, with --space."
+        )
+
+
+def _check_listed(path: Path, name: str, given: object) -> None:
+    """Refuse what is neither a list of words nor a number of values, or more of them than memory should hold."""
+    said = shown(name)
+    words = isinstance(given, list) and all(isinstance(word, str) for word in given)
+    number = isinstance(given, int) and not isinstance(given, bool) and given > 0
+    if not (words or number):
+        raise ValueError(f"{path}: concept {said} must list its values' words (or their number, 1 or more).")
+    if isinstance(given, int) and given > _MOST_VALUES:
+        raise ValueError(f"{path}: concept {said} has more than {_MOST_VALUES:,} values; list those that occur.")
+    for word in (name, *(given if isinstance(given, list) else ())):
+        if not word.strip() or any("\ud800" <= sign <= "\udfff" for sign in word):
+            raise ValueError(f"{path}: concept {said} holds {shown(word)}, which is no word; write another.")
 
 
 def read_labels(path: Path, *, space: ConceptSpace | None = None, keep: Mapping[str, str] | None = None) -> World:
@@ -123,16 +148,18 @@ def read_labels(path: Path, *, space: ConceptSpace | None = None, keep: Mapping[
     words, values = {}, []
     for name in concepts:
         known = None if space is None else space.words[space.concept(name)]
-        concept = _Concept(table, name, [(layout.columns[k, name], cells[k, name]) for k in slots])
+        concept = Concept(table, name, [(layout.columns[k, name], cells[k, name]) for k in slots])
         beside = [
             (layout.words[k, name], _labels(table, layout.words[k, name], notes)) if (k, name) in layout.words else None
             for k in slots
         ]
         words[name], index = concept.read(known, beside, layout.order(name, concept.distinct), layout.release, notes)
         values.append(torch.tensor([[index[cell] for cell in column] for _, column in concept.columns]).T)
-    scenes = Scenes(space or ConceptSpace(words), torch.stack(values, dim=2))
+    space = space or ConceptSpace(words)
+    _check_objects(str(path), space)
+    scenes = Scenes(space, torch.stack(values, dim=2))
     _check_scenes(table, scenes, notes)
-    captions, pictures, parts = _captions(table), find_pictures(table, notes), _parts(table)
+    captions, pictures, parts = _captions(table, notes), find_pictures(table, notes), _parts(table)
     _check_repeats(table, scenes, captions, pictures)
     used = {*layout.columns.values(), *layout.words.values(), "caption", "split", "picture"}
     used |= set() if "picture" in table.names else {"filename"}
@@ -141,7 +168,7 @@ def read_labels(path: Path, *, space: ConceptSpace | None = None, keep: Mapping[
     if ignored:
         notes.append(f"Ignored columns of {path.name}: {', '.join(map(shown, ignored))}.")
     notes += _of_pug(table)
-    return World(called, scenes, captions, pictures, parts, tuple(notes))
+    return World(called, scenes, captions, pictures, parts, tuple(notes), table)
 
 
 def check_pictures(world: World, rows: Int[Tensor, " row"] | None = None) -> tuple[str, ...]:
@@ -190,7 +217,14 @@ def _labels(table: Table, column: str, notes: list[str]) -> list[str]:
     changed = sum(a != b for a, b in zip(cells, bare, strict=True))
     if changed:
         notes.append(f"Blanks around {changed} cells of column {column} were removed.")
-    return bare
+    words = [composed(cell) for cell in bare]
+    forms = [word for word, cell in zip(words, bare, strict=True) if word != cell]
+    if forms:
+        notes.append(
+            f"Words of column {column} stand in another Unicode form ({len(forms)} cells, such as {shown(forms[0])}); "
+            "forms of one word are read as one."
+        )
+    return words
 
 
 def _check_filled(
@@ -216,130 +250,6 @@ def _check_filled(
         raise ValueError(f"{table.where(holds.index(False), column)}: the row holds no object; leave it out.")
 
 
-class _Concept(NamedTuple):
-    """The cells of one concept, slot by slot."""
-
-    table: Table
-    name: str
-    columns: list[tuple[str, list[str]]]
-
-    @property
-    def distinct(self) -> set[str]:
-        return set().union(*(cells for _, cells in self.columns)) - {""}
-
-    def fail(self, cell: str, problem: str) -> ValueError:
-        """An error that names the first row and column that hold a cell."""
-        row, column = min((cells.index(cell), column) for column, cells in self.columns if cell in cells)
-        return ValueError(f"{self.table.where(row, column)}: {problem}")
-
-    def read(
-        self,
-        known: tuple[str, ...] | None,
-        beside: list[tuple[str, list[str]] | None],
-        order: tuple[str, ...],
-        release: bool,
-        notes: list[str],
-    ) -> tuple[tuple[str, ...] | int, dict[str, int]]:
-        """The words (or number) of the concept's values, and the index of each cell."""
-        distinct = self.distinct
-        numbers = {cell for cell in distinct if _NUMBER.fullmatch(cell)}
-        if known is not None and distinct <= set(known):
-            if numbers:
-                notes.append(f"Values of {self.name!r} such as {min(numbers)!r} are read as words of the given space.")
-            return known, {"": EMPTY, **{word: known.index(word) for word in distinct}}
-        if numbers == distinct:
-            index = self._indices(distinct, known)
-            words = self._words_beside(index, beside, known, release, notes)
-            return words, {"": EMPTY, **index}
-        if known is not None:
-            cell = next(c for _, cells in self.columns for c in cells if c and c not in known)
-            close = get_close_matches(cell, known, 1)
-            hint = f" Did you mean {close[0]!r}?" if close else ""
-            raise self.fail(cell, f"unknown {self.name} {shown(cell)}; known are {listed(known)}.{hint}")
-        if numbers:
-            word = min(distinct - numbers)
-            raise self.fail(
-                word,
-                f"{self.name} mixes words ({shown(word)}) and indices ({min(numbers)!r}); use one of them, or give "
-                "--space if the numbers are words.",
-            )
-        notes.extend(self._doubtful(distinct))
-        return order, {"": EMPTY, **{word: i for i, word in enumerate(order)}}
-
-    def _doubtful(self, distinct: set[str]) -> list[str]:
-        """Words in one or two cells that are near to one with ten times as many: perhaps misspelt."""
-        counts = Counter(cell for _, cells in self.columns for cell in cells)
-        found: list[str] = []
-        for word in sorted(word for word in distinct if counts[word] <= 2):
-            close = get_close_matches(word, [other for other in distinct if counts[other] >= 10 * counts[word]], 1)
-            if close:
-                often = "once" if counts[word] == 1 else "twice"
-                problem = f"{shown(word)} occurs {often}; did you mean {shown(close[0])}?"
-                found.append(str(self.fail(word, problem)))
-        return found
-
-    def _indices(self, distinct: set[str], known: tuple[str, ...] | None) -> dict[str, int]:
-        index: dict[str, int] = {}
-        for cell in sorted(distinct):
-            whole = _WHOLE.fullmatch(cell)
-            if whole is None or (known is not None and int(whole[1]) >= len(known)):
-                allowed = f"0 to {len(known) - 1}" if known is not None else "whole numbers from 0 below 10^9"
-                raise self.fail(
-                    cell, f"{shown(cell)} is no index of {self.name}; use {allowed}, and leave empty slots empty."
-                )
-            index[cell] = int(whole[1])
-        used = set(index.values())
-        if known is None and len(used) <= max(used):
-            gap = next(i for i in range(len(used) + 1) if i not in used)
-            raise ValueError(
-                f"{self.table.path}: {self.name} has indices up to {max(used)} but no {gap}; number the values from 0 "
-                "without gaps, or list all of them with --space."
-            )
-        return index
-
-    def _words_beside(
-        self,
-        index: dict[str, int],
-        beside: list[tuple[str, list[str]] | None],
-        known: tuple[str, ...] | None,
-        release: bool,
-        notes: list[str],
-    ) -> tuple[str, ...] | int:
-        """The words that stand beside the indices, after checking that they are one-to-one."""
-        if release and self.name == "shape":
-            notes.append(
-                "These are the labels released with the paper: their words for shapes 1 and 2 (sphere, cylinder) are "
-                "exchanged against the pictures, so the indices hold and the words are put right."
-            )
-            return known or _RELEASE_SHAPES
-        size = len(known) if known is not None else max(index.values()) + 1
-        word_of: dict[int, str] = {} if known is None else dict(enumerate(known))
-        index_of = {word: i for i, word in word_of.items()}
-        for (_, cells), given in zip(self.columns, beside, strict=True):
-            column, said = given or ("", [])
-            for row, (cell, word) in enumerate(zip(cells, said, strict=False)):
-                if not cell and not word:
-                    continue
-                i = index.get(cell, EMPTY)
-                if word_of.setdefault(i, word) != word or index_of.setdefault(word, i) != i or not cell or not word:
-                    raise ValueError(
-                        f"{self.table.where(row, column)}: word {shown(word)} stands beside index {cell or 'none'}, "
-                        f"but {self._pairing(i, word, word_of, index_of)}; words and indices must be one-to-one."
-                    )
-        if not any(beside):
-            return known or size
-        missing = [i for i in range(size) if i not in word_of]
-        if missing:
-            raise ValueError(f"{self.table.path}: index {missing[0]} of {self.name} has no word; give each one a word.")
-        return tuple(word_of[i] for i in range(size))
-
-    @staticmethod
-    def _pairing(i: int, word: str, word_of: dict[int, str], index_of: dict[str, int]) -> str:
-        if i == EMPTY or not word:
-            return "one of the two is empty"
-        return f"{i} is {shown(word_of[i])}" if word_of[i] != word else f"{shown(word)} is {index_of[word]}"
-
-
 # ------------------------------------------------------------------------------------------- what shows the scenes
 
 
@@ -358,10 +268,16 @@ def _check_scenes(table: Table, scenes: Scenes, notes: list[str]) -> None:
             notes.append(f"No scene of {table.path.name} shows {name} {listed(never)}.")
 
 
-def _captions(table: Table) -> tuple[str, ...] | None:
+def _captions(table: Table, notes: list[str]) -> tuple[str, ...] | None:
     if "caption" not in table.names:
         return None
     captions = tuple(table.cells("caption"))
+    forms = [row for row, caption in enumerate(captions) if composed(caption) != caption]
+    if forms:
+        notes.append(
+            f"{len(forms)} captions (first: {table.place(forms[0])}) aren't in Unicode's composed form; they are "
+            "kept as written, and a model may read them as other words."
+        )
     for row, caption in enumerate(captions):
         if not caption.strip():
             raise ValueError(f"{table.where(row, 'caption')}: the caption is empty; write one or drop the column.")

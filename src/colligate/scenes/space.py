@@ -5,6 +5,7 @@ objects. Everything here is arithmetic on indices: ids are mixed radix, never an
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -67,7 +68,7 @@ class ConceptSpace:
             if not of_concept:
                 raise ValueError(f"Concept {name!r} has no values; give it at least one.")
             if len(set(of_concept)) < len(of_concept):
-                repeated = next(w for w in of_concept if of_concept.count(w) > 1)
+                repeated = Counter(of_concept).most_common(1)[0][0]
                 raise ValueError(f"Concept {name!r} lists the value {repeated!r} twice; each value needs its own word.")
             if name in RESERVED:
                 raise ValueError(f"A concept can't be called {name!r}, which means something in metric ids; rename it.")

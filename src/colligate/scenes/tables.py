@@ -6,8 +6,15 @@ Every cell is kept as it was written ("NA", "1e5", "007"); whether it is a numbe
 import csv
 import io
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+
+from colligate.scenes.regular import open_regular, read_regular
+from colligate.scenes.words import composed
+
+MOST_CELLS = 20_000_000
+"""Cells up to which a table is read: its text must fit into memory."""
 
 
 @dataclass(frozen=True)
@@ -38,36 +45,63 @@ class Table:
         """Where a row (counted from 0) stands, as an editor counts: its line in a CSV file, else its row from 1."""
         return f"line {self.lines[row]}" if self.lines else f"row {row + 1}"
 
+    def taken(self, rows: Sequence[int]) -> "Table":
+        """The table of the given rows, in that order.
+
+        Example:
+            >>> Table(Path("a.csv"), ("id",), 2, lambda name: ("x", "y")).taken([1]).cells("id")
+            ['y']
+        """
+        lines = tuple(self.lines[row] for row in rows) if self.lines else ()
+
+        def cells(name: str) -> list[str]:
+            column = self.cells(name)
+            return [column[row] for row in rows]
+
+        return Table(self.path, self.names, len(rows), cells, lines, self.notes)
+
 
 def read_bytes(path: Path) -> bytes:
     """The file's content.
 
     Raises:
-        ValueError: the file can't be read.
+        ValueError: the file can't be read: none is there, it isn't regular (a pipe, a device), or it is too large.
     """
     try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ValueError(f"{path} can't be read ({error.strerror}); name a file that is there.") from None
+        return read_regular(path)
+    except FileNotFoundError as error:
+        raise ValueError(str(error)) from None
 
 
 def read_table(path: Path) -> Table:
     """A table from `.csv` (UTF-8; commas, or semicolons or tabs where the header has no comma) or `.parquet`.
 
-    In Parquet, null and NaN are empty cells and whole floats are written without a point.
+    In Parquet, null and NaN are empty cells, whole floats are written without a point, and True and False as Python
+    and pandas write them into CSV.
 
     Raises:
-        ValueError: another kind of file, not UTF-8, rows of unequal length, a repeated column, or no row.
+        ValueError: another kind of file, not UTF-8, rows of unequal length, a repeated column, no row, or too many.
     """
     if path.suffix.lower() not in {".csv", ".parquet"}:
         raise ValueError(f"A table of labels is a .csv or .parquet file; got {path}.")
-    table = _read_csv(path) if path.suffix.lower() == ".csv" else _read_parquet(path)
+    table = _in_one_form(_read_csv(path) if path.suffix.lower() == ".csv" else _read_parquet(path))
     repeated = [name for name in table.names if table.names.count(name) > 1]
     if repeated:
         raise ValueError(f"{path} has the column {repeated[0]!r} twice; keep one of them.")
     if not table.num_rows:
         raise ValueError(f"{path} holds no scenes; the table is empty.")
     return table
+
+
+def _in_one_form(table: Table) -> Table:
+    """The table with its columns' names in Unicode's composed form, so that a name is found however it is written."""
+    names = tuple(composed(name) for name in table.names)
+    if names == table.names:
+        return table
+    given = dict(zip(names, table.names, strict=True))
+    changed = next(name for name, old in given.items() if name != old)
+    note = f"Columns of {table.path.name} are in another Unicode form, such as {shown(changed)}; they are read as one."
+    return replace(table, names=names, cells=lambda name: table.cells(given[name]), notes=(*table.notes, note))
 
 
 def _read_csv(path: Path) -> Table:
@@ -95,6 +129,8 @@ def _read_csv(path: Path) -> Table:
                 )
             rows.append(row)
             lines.append(reader.line_num)
+            if len(rows) * len(names) > MOST_CELLS:
+                raise ValueError(_too_many(path))
     except csv.Error as error:
         raise ValueError(f"{path}, line {reader.line_num}: {error}; save it as plain CSV.") from None
     columns = dict(zip(names, zip(*rows, strict=True), strict=True)) if rows else {}
@@ -102,30 +138,74 @@ def _read_csv(path: Path) -> Table:
     return Table(path, names, len(rows), lambda name: columns[name], tuple(lines), notes)
 
 
+def _too_many(path: Path) -> str:
+    return f"{path} has more than {MOST_CELLS:,} cells, which is more than is read; divide the table."
+
+
 def _read_parquet(path: Path) -> Table:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
+        open_regular(path).close()  # a pipe or a folder is told before the library opens it
         file = pq.ParquetFile(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise ValueError(f"{path} is no Parquet file ({str(error).splitlines()[0]}); save it again.") from None
+        names, num_rows, schema = tuple(file.schema_arrow.names), file.metadata.num_rows, file.schema_arrow
+    except FileNotFoundError as error:
+        raise ValueError(str(error)) from None
+    except (pa.ArrowException, OSError, KeyError, TypeError, OverflowError) as error:
+        raise ValueError(f"{path} is no Parquet file ({first_line(error)}); save it again.") from None
+    if num_rows * max(len(names), 1) > MOST_CELLS:
+        raise ValueError(_too_many(path))
 
     def cells(name: str) -> list[str]:
+        kind = schema.field(name).type
+        if pa.types.is_nested(kind):
+            raise ValueError(f"{path}, column {name} holds {shown(str(kind))}; a cell is text or a number.")
         try:
-            return [_text_of(value) for value in file.read(columns=[name]).column(name).to_pylist()]
-        except (pa.ArrowException, OSError) as error:
-            raise ValueError(f"{path}, column {name}: broken ({str(error).splitlines()[0]}); save it again.") from None
+            # Each word once, whatever number of rows holds it.
+            column = pq.ParquetFile(path, read_dictionary=[name]).read(columns=[name]).column(name)
+            given = [value for chunk in column.chunks for value in _of_chunk(chunk)]
+        except (pa.ArrowException, OSError, KeyError, TypeError, OverflowError) as error:
+            raise ValueError(f"{path}, column {name}: broken ({first_line(error)}); save it again.") from None
+        if len(given) != num_rows:
+            raise ValueError(f"{path}, column {name}: broken ({len(given)} cells of {num_rows} rows); save it again.")
+        for row, value in enumerate(given):
+            if isinstance(value, bytes):
+                raise ValueError(f"{path}, row {row + 1}, column {name}: the cell is not UTF-8; save it as text.")
+        return [str(value) for value in given]
 
-    return Table(path, tuple(file.schema_arrow.names), file.metadata.num_rows, cells)
+    return Table(path, names, num_rows, cells)
 
 
-def _text_of(value: object) -> str:
+def _of_chunk(chunk: Any) -> list[str | bytes]:
+    """The cells of a piece of a Parquet column as text; one that isn't UTF-8 stays bytes."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(chunk.type):
+        words = _of_chunk(chunk.dictionary)
+        return ["" if index is None else words[index] for index in chunk.indices.to_pylist()]
+    if any(is_text(chunk.type) for is_text in (pa.types.is_string, pa.types.is_large_string)):
+        chunk = chunk.cast(pa.large_binary())
+    return [_text_of(value) for value in chunk.to_pylist()]
+
+
+def _text_of(value: object) -> str | bytes:
     if value is None or (isinstance(value, float) and value != value):
         return ""
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return value
+    return str(value)
+
+
+def first_line(error: BaseException) -> str:
+    """What a library said of a file, in one line and not at length."""
+    lines = str(error).splitlines()
+    return lines[0][:200] if lines else type(error).__name__
 
 
 def keep_of(words: Sequence[str]) -> dict[str, str]:
@@ -155,24 +235,20 @@ def kept_rows(table: Table, keep: Mapping[str, str]) -> Table:
     Raises:
         ValueError: no such column, or no row has those cells.
     """
+    keep = {composed(name): cell for name, cell in keep.items()}
     for name in keep:
         if name not in table.names:
             raise ValueError(f"{table.path} has no column {name!r} to keep rows by; it has {listed(table.names)}.")
-    columns = {name: table.cells(name) for name in keep}
-    rows = [row for row in range(table.num_rows) if all(columns[name][row] == cell for name, cell in keep.items())]
+    columns = {name: [composed(cell) for cell in table.cells(name)] for name in keep}
+    wanted = {name: composed(cell) for name, cell in keep.items()}
+    rows = [row for row in range(table.num_rows) if all(columns[name][row] == cell for name, cell in wanted.items())]
     said = " and ".join(f"{name} {cell!r}" if cell else f"no {name}" for name, cell in keep.items())
     if not rows:
         raise ValueError(f"No row of {table.path} has {said}; keep rows by other cells.")
     if len(rows) == table.num_rows:
         return table
     note = f"Of {table.num_rows} rows of {table.path.name}, the {len(rows)} with {said} were kept."
-    lines = tuple(table.lines[row] for row in rows) if table.lines else ()
-
-    def cells(name: str) -> list[str]:
-        column = table.cells(name)
-        return [column[row] for row in rows]
-
-    return Table(table.path, table.names, len(rows), cells, lines, (*table.notes, note))
+    return replace(table.taken(rows), notes=(*table.notes, note))
 
 
 def listed(words: Sequence[str]) -> str:

@@ -51,7 +51,8 @@ def open_source(config: VectorsConfig, report: Report | None = None) -> Source:
     tower = model.towers[kind]
     embeddings = embed(tower, world, store=store_of(config), progress=progress_of(report), report=report)
     return Source(
-        embeddings, config.embedder, world, tower, model, (*model.notes, *world.notes, *own, *notes),
+        embeddings, config.embedder, world, tower, model,
+        (*model.notes, *world.notes, *own, *notes, *embeddings.collapse()),
         {"tower": getattr(tower, "fingerprint", None) or vectors_hash(embeddings)},
     )  # fmt: skip
 
@@ -91,10 +92,11 @@ def _open_file(config: VectorsConfig, path: Path) -> Source:
         raise ValueError(f"{path.name} holds vectors and needs a labels table: add --labels scenes.csv.")
     world = _read_world(config, labels)
     embeddings = read_vectors(path, world)
+    notes = (*cast("list[str]", embeddings.provenance["notes"]), *embeddings.collapse())
     if config.normalize:
         embeddings = embeddings.normalized()
     return Source(
-        embeddings, path.name, world, None, None, world.notes, {"vectors": vectors_hash(embeddings)}
+        embeddings, path.name, world, None, None, notes, {"vectors": vectors_hash(embeddings)}
     )  # fmt: skip
 
 

@@ -15,7 +15,9 @@ from colligate.scenes.captions import CaptionTemplate
 from colligate.scenes.files import open_picture
 from colligate.scenes.pictures2d import Canvas
 from colligate.scenes.pictures3d import Report, Studio
+from colligate.scenes.regular import read_regular
 from colligate.scenes.space import ConceptSpace, Scenes
+from colligate.scenes.tables import Table
 
 if TYPE_CHECKING:
     import PIL.Image
@@ -37,6 +39,7 @@ class World:
         pictures: a canvas or studio that draws them, a file for each row, or None.
         parts: a given split ("fit", "validation" or "test" for each row), or None.
         notes: what a reader of results should know about the world.
+        table: the user's table of labels, row by row, by whose columns other tables are joined; or None.
 
     Raises:
         ValueError: captions, pictures or parts that differ from the scenes in number, a template, canvas or studio
@@ -55,6 +58,7 @@ class World:
     pictures: Canvas | Studio | tuple[Path, ...] | None = None
     parts: tuple[str, ...] | None = None
     notes: tuple[str, ...] = ()
+    table: Table | None = None
 
     def __post_init__(self) -> None:
         for what, given in (("captions", self.captions), ("pictures", self.pictures), ("parts", self.parts)):
@@ -145,9 +149,14 @@ class World:
         def pick(given: object) -> object:
             return tuple(given[row] for row in index) if isinstance(given, tuple) else given
 
+        table = None if self.table is None else self.table.taken(index)
         picked = {what: pick(getattr(self, what)) for what in ("captions", "pictures", "parts")}
         return replace(
-            self, name=name or self.name, scenes=self.scenes[torch.tensor(index, dtype=torch.int64)], **picked
+            self,
+            name=name or self.name,
+            scenes=self.scenes[torch.tensor(index, dtype=torch.int64)],
+            table=table,
+            **picked,
         )
 
     def subgrid(self, name: str | None = None, /, **sizes: int) -> "World":
@@ -202,8 +211,8 @@ class World:
             digest = hashlib.sha256()
             for row, path in enumerate(self.pictures):
                 try:
-                    digest.update(hashlib.sha256(path.read_bytes()).digest())
-                except OSError as error:
-                    raise ValueError(f"Row {row + 1}: picture {path} can't be read ({error.strerror}).") from None
+                    digest.update(hashlib.sha256(read_regular(path, "picture ")).digest())
+                except (FileNotFoundError, ValueError) as error:
+                    raise ValueError(f"Row {row + 1}: {error}") from None
             found["pictures"] = digest.hexdigest()
         return found
