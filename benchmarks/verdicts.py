@@ -1,10 +1,10 @@
 """What verdicts say of embedders whose answer is known, and how often they are wrong.
 
-    python benchmarks/verdicts.py                  # ten seeds of everything, two processes; prints the table of docs/verdicts.md
+    python benchmarks/verdicts.py                  # ten seeds of everything: the table of docs/verdicts.md
     python benchmarks/verdicts.py --seeds 1 --slots 2 --objects 24
 
-Measured rows are kept in --cache under a hash of the code that makes them, so a run that was stopped goes on, and a change
-of wording costs nothing.
+Measured rows are kept in --cache under a hash of the code that makes them, so a run that was stopped goes on, and a
+change of wording costs nothing.
 """
 
 import argparse
@@ -211,7 +211,7 @@ def code() -> str:
     package, own = Path(colligate.__file__).parent, Path(__file__).read_bytes()
     made = [path for part in ("geometry", "probes", "scenes") for path in (package / part).rglob("*.py")]
     content = [path.read_bytes() for path in sorted([*made, package / "measures.py", package / "fitting.py"])]
-    start, end = own.index(b"class Parts"), own.index(b"@dataclass(frozen=True)\nclass Said")
+    start, end = own.index(b"\nclass Parts"), own.index(b"\n@dataclass(frozen=True)\nclass Said")
     return hashlib.sha256(b"".join([*content, own[start:end]])).hexdigest()[:16]
 
 

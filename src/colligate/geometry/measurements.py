@@ -254,6 +254,8 @@ def _told(subject: Subject, readout: str, family: str | None, read: Callable[[],
 
 FEWEST_VALUES = 4
 """Fewest values of a concept that are divided into those which bind and those which may not."""
+CLEAR_GAP = 0.1
+"""How much more must be told of scenes that hold the next value before values are divided there."""
 
 
 def _by_value(readout: str, concept: int, told: Information, chosen_on: Information, score: Scorer) -> Iterator[Row]:
@@ -286,7 +288,7 @@ def _by_value(readout: str, concept: int, told: Information, chosen_on: Informat
 
 
 def _tell_least(told: Information, holds: Bool[Tensor, "scene value"]) -> Bool[Tensor, " value"] | None:
-    """The values below the widest gap in what is told of scenes that hold them; None where there are too few."""
+    """The values below the widest gap in what is told of scenes that hold them; None where there is no clear one."""
     holding = holds.double() * (told.entropy > 0).double()[:, None]
     open_to_tell = told.entropy @ holding
     if holds.shape[1] < FEWEST_VALUES or not bool((open_to_tell > 0).all()):
@@ -294,6 +296,8 @@ def _tell_least(told: Information, holds: Bool[Tensor, "scene value"]) -> Bool[T
     share = 1 - (told.left @ holding) / open_to_tell
     order = share.argsort()
     gaps = share[order].diff()[1:-1]  # two values at least on each side
+    if float(gaps.max()) < CLEAR_GAP:
+        return None
     least = torch.zeros(holds.shape[1], dtype=torch.bool)
     least[order[: int(gaps.argmax()) + 2]] = True
     return least

@@ -59,7 +59,7 @@ def reached(table: Measured) -> Reached:
         ...     for way, v in (("avg", 0.1), ("avg+pos", 0.9))]
         >>> found = reached(Measured(rows))
         >>> found.answer, found.way
-        ('largely', 'averages for each slot')
+        ('yes', 'averages for each slot')
     """
     given = {way: table.find(f"edit.retrieval.{way}", "test", "all") for way in WAYS}
     rows = {way: row for way, row in given.items() if row is not None and row.value is not None and not too_few(row)}

@@ -254,7 +254,7 @@ def _say_untrained(tiles: Sequence[Tile]) -> str:
 
 
 def _say_information(table: Measured, tiles: Sequence[Tile]) -> str:
-    """What read-outs of information recover, where the sentence hasn't said it; of a run of these alone, what they don't."""
+    """What read-outs of information recover, where the sentence hasn't said it yet."""
     found, row = binding(table), tiles[4].row
     if row is None or row.value is None or tiles[4].answer in ("no verdict", "not measured"):
         return ""
