@@ -56,6 +56,10 @@ def probe_rows(subject: Subject) -> list[Row]:
     return found
 
 
+COUNTED = "no interval: counted from the values of the scenes, not sampled"
+"""Why the ceiling of blindness has no interval."""
+
+
 def _blind_to_binding(subject: Subject, score: Scorer) -> Iterator[Row]:
     """What tells binding apart from a lucky preference for some objects: swaps right both ways, and the ceiling."""
     rows, blind = subject.split.test, score.blind
@@ -72,7 +76,7 @@ def _blind_to_binding(subject: Subject, score: Scorer) -> Iterator[Row]:
         reason = "too many ways to put a scene's values together to list them"
         yield subject.row("probe.object.blind", "test", reason=reason)
     else:
-        yield subject.row("probe.object.blind", "test", value=float(blind.mean()), n=len(rows))
+        yield subject.row("probe.object.blind", "test", value=float(blind.mean()), n=len(rows), reason=COUNTED)
 
 
 def decomposition_rows(subject: Subject, names: tuple[str, ...] | None = None) -> list[Row]:
@@ -271,7 +275,7 @@ def _by_value(readout: str, concept: int, told: Information, chosen_on: Informat
         among = holds[:, value] & (told.entropy > 0)
         if bool(among.any()):
             yield score.explained(
-                f"information.{readout}.value", told.left, told.entropy, among,
+                f"information.{readout}.value.{space.names[concept]}", told.left, told.entropy, among,
                 concept=space.names[concept], family=words[value], bag_of_concepts=0.0,
             )  # fmt: skip
     least = _tell_least(chosen_on, subject.scenes[chosen_on.rows].contains(concept))
@@ -281,7 +285,7 @@ def _by_value(readout: str, concept: int, told: Information, chosen_on: Informat
     named = ", ".join(word for word, low in zip(words, least.tolist(), strict=True) if low)
     for name, among in (("least", ~outside), ("others", outside)):
         yield score.explained(
-            f"information.{readout}.{name}", told.left, told.entropy, among & (told.entropy > 0),
+            f"information.{readout}.{name}.{space.names[concept]}", told.left, told.entropy, among & (told.entropy > 0),
             concept=space.names[concept], bag_of_concepts=0.0, family=f"{int(least.sum())} of {len(words)}",
             reason=f"values that tell least: {named}",
         )  # fmt: skip

@@ -156,24 +156,18 @@ def share_that_binds(table: Measured) -> str:
     """How many of a concept's values bind, where scenes of the others alone show nothing; "" where none is left out.
 
     Example:
-        >>> least = Row(id="information.linear.least", on="test", concept="color", family="4 of 8", n=90,
+        >>> least = Row(id="information.linear.least.color", on="test", concept="color", family="4 of 8", n=90,
         ...     value=0.0, low=-0.1, high=0.1)
-        >>> others = replace(least, id="information.linear.others", value=0.9, low=0.8, high=1.0)
+        >>> others = replace(least, id="information.linear.others.color", value=0.9, low=0.8, high=1.0)
         >>> share_that_binds(Measured([least, others]))
         'half of the values of color bind (4 of 8); scenes of the others alone tell at most 10 %'
     """
     for readout in ("quadratic", "linear"):
-        for least in table.families(f"information.{readout}.least"):
-            if least.value is None or least.concept is None or too_few(least):
-                continue
-            others = next(
-                (
-                    row for row in table.families(f"information.{readout}.others")
-                    if row.concept == least.concept and row.value is not None and not too_few(row)
-                ),
-                None,
-            )  # fmt: skip
-            if others is None or compare(least, 0.0) == "yes" or (least.high or 0.0) >= (others.low or 0.0) / 2:
+        there = [row for row in table.rows if row.id.startswith(f"information.{readout}.") and not too_few(row)]
+        others = {row.concept: row for row in there if ".others." in row.id}
+        for least in (row for row in there if ".least." in row.id and row.concept in others):
+            beside = others[least.concept].low or 0.0
+            if compare(least, 0.0) == "yes" or (least.high or 0.0) >= beside / 2:
                 continue
             few, of = (int(part) for part in (least.family or "0 of 0").split(" of "))
             many = "half" if 2 * few == of else f"{of - few}"
