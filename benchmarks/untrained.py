@@ -111,7 +111,7 @@ ARCHITECTURES: dict[str, Callable[[int], Any]] = {
 def measure(make: Callable[[int], Any], seed: int, scenes: str) -> dict[str, float]:
     """The numbers of one draw."""
     embeddings = embed(make(seed), load_world(scenes), batch_size=256)
-    subject = Subject.of(embeddings, ByScene(), Settings(draws=100))
+    subject = Subject.of(embeddings, ByScene(), Settings())
     ways = ("avg", "avg+pos", "single")
     rows = [
         *probe_rows(subject), *decomposition_rows(subject, ("object.avg", "object.avg+pos")),

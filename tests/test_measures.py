@@ -2,6 +2,8 @@
 
 import itertools
 import math
+from collections import Counter
+from itertools import permutations
 
 import pytest
 import torch
@@ -13,6 +15,7 @@ from colligate.measures import (
     TIE,
     Scratch,
     bag_of_concepts_level,
+    blind_ceiling,
     chance_level,
     joined,
     recognise,
@@ -179,7 +182,7 @@ def level(scenes: Scenes) -> tuple[Tensor, Tensor]:
     every = torch.arange(scenes.space.num_objects)
     concepts = range(scenes.space.num_concepts)
     found = bag_of_concepts_level(
-        [scenes.contains(c) for c in concepts], scenes.space.object_values(every), scenes.contains_objects()
+        [scenes.multiplicity(c) for c in concepts], scenes.space.object_values(every), scenes.contains_objects()
     )
     return found.random_ties, found.strict
 
@@ -212,7 +215,9 @@ def test_the_level_is_what_an_explicit_bag_model_with_random_ties_reaches(slots:
     space = ConceptSpace(color=4, shape=3)
     scenes = space.sample_scenes(300, slots, generator=generator(slots))
     objects = space.object_values(torch.arange(space.num_objects))
-    known = torch.stack([scenes.contains(c)[:, objects[:, c]] for c in range(2)]).sum(0).double()  # values it finds
+    counts = torch.stack([scenes.multiplicity(c)[:, objects[:, c]] for c in range(2)])
+    certain = (counts.sum(0) > slots) & (counts > 0).all(0)  # more objects have the one or the other than there are
+    known = (counts > 0).sum(0).double() + certain  # values it finds, and objects that it can be sure of
     present = scenes.contains_objects()
     trials = 40
     hits = torch.zeros(len(scenes))
@@ -250,6 +255,45 @@ def test_rescaling_puts_the_bag_at_zero_and_the_ceiling_at_one() -> None:
 def test_a_ceiling_that_hardly_stands_above_the_bag_is_no_scale() -> None:
     assert rescale(0.2, 0.25, 0.26) is None
     assert rescale(0.2, 0.25, 0.35) == pytest.approx(-0.5)
+
+
+def arrangements(scene: Tensor, known: set[tuple[int, ...]]) -> float:
+    """By brute force: the share of the likeliest set of objects among all ways to put a scene's values together."""
+    first, second = scene.T.tolist()
+    ways = [tuple(sorted(zip(first, other, strict=True))) for other in permutations(second)]
+    ways = [way for way in ways if all(one in known for one in way)]
+    return max(Counter(ways).values()) / len(ways)
+
+
+@pytest.mark.parametrize("slots", [1, 2, 3, 4])
+def test_the_ceiling_of_blindness_is_the_share_of_the_likeliest_arrangement(slots: int) -> None:
+    space = ConceptSpace(color=4, shape=3)
+    scenes = space.sample_scenes(60, slots, generator=generator(slots))
+    for known in (torch.arange(12), scenes.objects.unique()):
+        found = blind_ceiling(scenes.values, known, torch.tensor([3, 1]))
+        assert found is not None
+        pairs = {tuple(pair) for pair in space.object_values(known).tolist()}
+        assert found.tolist() == pytest.approx([arrangements(scene, pairs) for scene in scenes.values])
+
+
+def test_the_ceiling_of_blindness_knows_empty_slots_and_more_concepts() -> None:
+    space = ConceptSpace(color=3, shape=3, size=2)
+    strides = torch.tensor([6, 2, 1])
+    scenes = space.scenes([[0, 9, -1], [0, 9, 17], [0, -1, -1]])
+    found = blind_ceiling(scenes.values, torch.arange(18), strides)
+    assert found is not None
+    assert found[2] == 1
+    assert found[0] == pytest.approx(1 / 4)  # two objects that differ in three concepts: four sets
+    # The ceiling is none where the ways are too many to list.
+    assert blind_ceiling(space.scenes([[0, 1, 2, 3, 4, 5, 6]]).values, torch.arange(18), strides) is None
+
+
+def test_objects_that_the_counts_make_certain_stand_on_top() -> None:
+    # Two reds and two squares among three: one is a red square. It leaves red ball and blue square, or a second red
+    # square and blue ball, tied three at a time: red ball, blue square, blue ball.
+    space = ConceptSpace(color=2, shape=2)
+    random_ties, _ = level(space.scenes([[0, 1, 2], [0, 0, 3]]))
+    assert random_ties.tolist() == pytest.approx([1 / 3, 1 / 3])
 
 
 def test_every_tie_is_found_whatever_its_place() -> None:

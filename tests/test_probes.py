@@ -11,12 +11,14 @@ from torch import Tensor
 from colligate.binding import no_binding, object_product, object_table
 from colligate.embeddings import Embeddings
 from colligate.fitting import minimise
+from colligate.measures import recognise
 from colligate.probes import (
     Axes,
     LinearReadouts,
     Probes,
     ProbeSettings,
     SoftmaxLoss,
+    both_right,
     fit_paper_probes,
     fit_probes,
     soft_targets,
@@ -338,3 +340,44 @@ def test_a_value_that_the_fit_part_lacks_is_named_but_for_the_papers_protocol():
     with pytest.raises(ValueError, match="The fit part never shows color 'color2', so no probe can learn it"):
         fit_probes(embeddings, split, strict)
     assert fit_probes(embeddings, split, replace(strict, protocol="paper", paper_steps=3)).concepts[0].shape[0] == 3
+
+
+# ------------------------------------------------------------------------------------------------ swaps both ways
+
+
+def test_biases_of_objects_win_half_of_swaps_but_never_a_scene_and_its_swap() -> None:
+    scenes = ConceptSpace(color=6, shape=6).all_scenes(2)
+    favoured = torch.rand(36, generator=generator(), dtype=torch.float64)
+    # The best that scores can do which are the same for a scene and its swap: favour the scene that comes first.
+    scores = favoured.expand(len(scenes), -1).clone()
+    swapped = scenes.swap(0)
+    first = torch.minimum(scenes.unordered_ids, swapped.unordered_ids)
+    chosen = torch.where((scenes.unordered_ids == first)[:, None], scenes.objects, swapped.objects)
+    scores.scatter_add_(1, chosen, torch.full(chosen.shape, 2.0, dtype=torch.float64))
+    different = ~scenes.shares_any()
+    foils = swap_foils(scenes)
+    won = recognise(scores, scenes.contains_objects(), foils).hits[different].double().mean()
+    assert won.item() == pytest.approx(0.5)
+    found = both_right(scores, scenes, torch.arange(len(scenes)), torch.ones(len(scenes), dtype=torch.bool))
+    assert (found.swaps > 0).equal(different)
+    assert found.hits.sum() == 0
+    assert found.chance[different].tolist() == pytest.approx([1 / 36] * int(different.sum()))
+
+
+def test_a_swap_among_the_scenes_fitted_on_is_not_counted() -> None:
+    scenes = SPACE.all_scenes(2)
+    present = scenes.contains_objects().double()
+    unfitted = torch.zeros(len(scenes), dtype=torch.bool)
+    row = int((~scenes.shares_any()).nonzero()[0])
+    every = both_right(present, scenes, torch.tensor([row]), ~unfitted)
+    assert (every.hits.item(), every.swaps.item()) == (1, 2)  # either concept exchanged, to the same scene or its twin
+    assert both_right(present, scenes, torch.tensor([row]), unfitted).swaps.item() == 0
+
+
+def test_independent_noise_is_right_both_ways_as_often_as_chance_says() -> None:
+    scenes = ConceptSpace(color=8, shape=8).all_scenes(2)
+    scores = torch.rand(len(scenes), 64, generator=generator(), dtype=torch.float64)
+    found = both_right(scores, scenes, torch.arange(len(scenes)), torch.ones(len(scenes), dtype=torch.bool))
+    counted = found.swaps > 0
+    # About 1,600 independent pairs at 1 / 36: three standard errors are 0.013.
+    assert found.hits[counted].mean().item() == pytest.approx(1 / 36, abs=0.013)

@@ -5,6 +5,7 @@ float32. A tie is never a win in recognition; retrieval counts one over the numb
 """
 
 from collections.abc import Sequence
+from itertools import permutations
 from typing import NamedTuple
 
 import torch
@@ -193,17 +194,19 @@ class BagLevel(NamedTuple):
 
 
 def bag_of_concepts_level(
-    values_present: Sequence[Bool[Tensor, "scene _"]],
+    values_held: Sequence[Int[Tensor, "scene _"]],
     query_values: Int[Tensor, "query concept"],
     present: Bool[Tensor, "scene query"],
 ) -> BagLevel:
-    """Count how well a model does that knows exactly which values are present, and nothing else.
+    """Count how well a model does that knows exactly which values are there, how often each, and nothing else.
 
-    Every queried object whose values all occur in the scene is tied on top. With p objects present among t tied ones,
-    random order puts the p first with probability 1 / binomial(t, p).
+    Every queried object whose values all occur in the scene may be there. From three slots on counts make some of them
+    certain: of three objects two of which are red and two square, one is a red square. Those stand on top; the others
+    are tied behind them. With p of these present among t, random order puts the p first with probability
+    1 / binomial(t, p).
 
     Args:
-        values_present: for each concept, which of its values occur in the scene.
+        values_held: for each concept, how many objects of the scene have each of its values (`Scenes.multiplicity`).
         query_values: values of each queried object.
         present: which queried objects the scene holds.
 
@@ -211,17 +214,73 @@ def bag_of_concepts_level(
         >>> from colligate.scenes.space import ConceptSpace
         >>> space = ConceptSpace(color=20, shape=20)
         >>> scenes = space.all_scenes(slots=2)[torch.arange(0, 160000, 7)]
-        >>> level = bag_of_concepts_level([scenes.contains(0), scenes.contains(1)],
+        >>> level = bag_of_concepts_level([scenes.multiplicity(0), scenes.multiplicity(1)],
         ...     space.object_values(torch.arange(400)), scenes.contains_objects())
         >>> round(level.random_ties.mean().item(), 2), round(level.strict.mean().item(), 2)
         (0.25, 0.1)
     """
-    consistent = torch.ones_like(present)
-    for concept, values in enumerate(values_present):
-        consistent &= values[:, query_values[:, concept]]
-    tied, held = consistent.sum(1).double(), present.sum(1).double()
+    possible, left_over = torch.ones_like(present), -(len(values_held) - 1) * values_held[0].sum(1, keepdim=True)
+    for concept, held in enumerate(values_held):
+        times = held[:, query_values[:, concept]]
+        possible &= times > 0
+        left_over = left_over + times
+    certain = possible & (left_over > 0)  # by inclusion and exclusion: fewest objects that have all of its values
+    sure = certain.sum(1)
+    tied, held = (possible.sum(1) - sure).double(), (present.sum(1) - sure).double()
     log_orders = torch.lgamma(tied + 1) - torch.lgamma(held + 1) - torch.lgamma(tied - held + 1)
     return BagLevel(torch.exp(-log_orders), (tied == held).double())
+
+
+MOST_ARRANGEMENTS = 720
+"""Most ways to put a scene's values together that are listed for the ceiling of blindness."""
+
+
+def blind_ceiling(
+    values: Int[Tensor, "scene slot concept"], known: Int[Tensor, " object"], strides: Int[Tensor, " concept"]
+) -> Float[Tensor, " scene"] | None:
+    """The most that any scores reach which are the same for all scenes with the same values, equally often.
+
+        ceiling(F) = max over sets Y of P(Y | F),    P: every way to put the values together is as likely as any other
+
+    Such scores put one set of objects on top, whichever way it was found, so they are right as often as that set is the
+    scene's. For two objects that differ in two concepts it is 1/2: the scene or its swap.
+
+    Args:
+        values: of each scene's objects; -1 where a slot is empty.
+        known: ids of the objects that occur; ways that need others are left out.
+        strides: what the values of an object are multiplied by in its id.
+
+    Returns:
+        None where there are more than `MOST_ARRANGEMENTS` ways for one scene.
+
+    Example:
+        >>> scenes = torch.tensor([[[0, 0], [1, 1]], [[0, 0], [0, 1]]])
+        >>> blind_ceiling(scenes, torch.arange(4), torch.tensor([2, 1])).tolist()
+        [0.5, 1.0]
+    """
+    slots, concepts = values.shape[1:]
+    orders = torch.tensor(list(permutations(range(slots))), device=values.device)
+    if len(orders) ** (concepts - 1) > MOST_ARRANGEMENTS:
+        return None
+    bags, of_scene = values.sort(dim=1).values.flatten(1).unique(dim=0, return_inverse=True)
+    found = torch.zeros(len(bags), dtype=torch.float64)
+    ways = torch.cartesian_prod(*[torch.arange(len(orders))] * (concepts - 1)).reshape(-1, concepts - 1)
+    block = max(1, 2**22 // len(ways) ** 2)
+    for start in range(0, len(bags), block):
+        held = bags[start : start + block].unflatten(1, (slots, concepts))
+        ids = (held[:, :, 0] * strides[0])[:, None]
+        empty = (held[:, :, 0] < 0)[:, None]
+        valid = torch.ones(len(held), len(ways), dtype=torch.bool)
+        for c in range(1, concepts):
+            put = held[:, :, c][:, orders[ways[:, c - 1]]]  # scene, way, slot
+            valid &= ((put < 0) == empty).all(2)
+            ids = ids + put * strides[c]
+        ids = torch.where(empty, -1, ids)
+        valid &= (torch.isin(ids, known) | empty).all(2)
+        sets = ids.sort(2).values
+        alike = (sets[:, :, None] == sets[:, None]).all(3) & valid[:, None] & valid[:, :, None]
+        found[start : start + block] = alike.sum(2).amax(1) / valid.sum(1).clamp(min=1)
+    return found[of_scene]
 
 
 def chance_level(present: Bool[Tensor, "scene query"]) -> Float[Tensor, " scene"]:

@@ -86,7 +86,7 @@ def swap_retrieval(embeddings: Embeddings) -> float:
 def levels() -> tuple[float, float]:
     """Recognition of objects by a bag of concepts, ties at random, and chance of recognising concepts."""
     values = SPACE.object_values(torch.arange(SPACE.num_objects))
-    bag = bag_of_concepts_level([TEST.contains(0), TEST.contains(1)], values, TEST.contains_objects())
+    bag = bag_of_concepts_level([TEST.multiplicity(0), TEST.multiplicity(1)], values, TEST.contains_objects())
     concepts = torch.stack([chance_level(TEST.contains(c)) for c in range(2)])
     return bag.random_ties.mean().item(), concepts.mean().item()
 

@@ -176,7 +176,7 @@ def test_levels_beside_recognition_are_those_of_the_scenes_scored(noisy: Subject
     there, scenes = index(noisy_rows), noisy.scenes[noisy.split.test]
     present = scenes.contains_objects()
     level = bag_of_concepts_level(
-        [scenes.contains(0), scenes.contains(1)], SPACE.object_values(torch.arange(12)), present
+        [scenes.multiplicity(0), scenes.multiplicity(1)], SPACE.object_values(torch.arange(12)), present
     )
     row = there["probe.object", "test"]
     assert row.chance == pytest.approx(chance_level(present).mean().item())

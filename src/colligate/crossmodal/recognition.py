@@ -137,7 +137,8 @@ def _recognise_block(
     present = present[:, :-1]  # empty slots fall into the last column
     whole = recognise(of_objects, present)
     swaps, swappable = _against_swaps(of_objects, held, place[swapped_objects(scenes)])
-    level = bag_of_concepts_level(values, space.object_values(columns), present)
+    held_values = [scenes.multiplicity(c) for c in range(space.num_concepts)]
+    level = bag_of_concepts_level(held_values, space.object_values(columns), present)
     chance = chance_level(present)
     return CrossRecognition(
         hits, across, whole.hits, swaps, swappable, ties, whole.ties, chance, level.random_ties, level.strict

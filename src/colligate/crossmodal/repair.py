@@ -54,7 +54,7 @@ class Repairer(Protocol):
 
     @property
     def seed(self) -> int:
-        """Of its draws, and of the intervals."""
+        """Of its draws."""
         ...
 
     def fit(self, data: RepairData, split: Split) -> Fit:

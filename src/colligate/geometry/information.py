@@ -173,6 +173,8 @@ class Information(NamedTuple):
     entropy: Float[Tensor, " scene"]
     left: Float[Tensor, " scene"]
     rows: Int[Tensor, " scene"]
+    chosen_on: "Information | None" = None
+    """The same of the validation part, on which shrinkage, penalty and temperature were chosen."""
 
     @property
     def bits(self) -> float:
@@ -250,10 +252,12 @@ def binding_information(
                 if best is None or loss < best[0]:
                     best = loss, temperature, weights
     assert best is not None
-    rows = split.test
-    scores = form.scores(features[rows] @ best[2], scenes.space)
-    left = _cross_entropy(scores, sets[rows], best[1]).double() / BIT
-    return Information(sets.entropy[rows], left, rows)
+    _, temperature, weights = best
+
+    def told(rows: Tensor) -> Information:
+        return _told(form.scores(features[rows] @ weights, scenes.space), sets[rows], temperature, rows)
+
+    return told(split.test)._replace(chosen_on=told(validation))
 
 
 def attention_information(
@@ -327,8 +331,13 @@ def attention_information(
                             best = left, temperature, queries.detach().clone(), weights.detach().clone()
     assert best is not None
     rows = split.test
-    scores = _attend(read[rows], mask[rows], best[2], best[3])
-    return Information(sets.entropy[rows], _cross_entropy(scores, sets[rows], best[1]).double() / BIT, rows)
+    return _told(_attend(read[rows], mask[rows], best[2], best[3]), sets[rows], best[1], rows)
+
+
+def _told(scores: Tensor, sets: Alternatives, temperature: float, rows: Tensor) -> Information:
+    """What is left untold; a temperature of 0 looks at no vector, so that nothing is told, not even by rounding."""
+    left = sets.entropy if temperature == 0 else _cross_entropy(scores.double(), sets, temperature) / BIT
+    return Information(sets.entropy, left, rows)
 
 
 def _attend(

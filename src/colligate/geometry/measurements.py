@@ -30,7 +30,7 @@ from colligate.geometry.removal import permute_names, remove
 from colligate.geometry.scoring import RetrievalLevels, Scorer, rescaled_rows
 from colligate.geometry.subject import ESTIMATORS, Subject
 from colligate.intervals import Intervals
-from colligate.probes import fit_probes
+from colligate.probes import both_right, fit_probes
 from colligate.records import Row
 
 
@@ -50,8 +50,31 @@ def probe_rows(subject: Subject) -> list[Row]:
         )
     )
     if outcomes.ties is not None:
-        found.append(score.mean("ties.probe.object", outcomes.ties))
+        found += [*_blind_to_binding(subject, score), score.mean("ties.probe.object", outcomes.ties)]
     return found
+
+
+COUNTED = "no interval: counted from the values of the scenes, not sampled"
+"""Why the ceiling of blindness has no interval."""
+
+
+def _blind_to_binding(subject: Subject, score: Scorer) -> Iterator[Row]:
+    """What tells binding apart from a lucky preference for some objects: swaps right both ways, and the ceiling."""
+    rows, blind = subject.split.test, score.blind
+    unfitted = torch.ones(len(subject.scenes), dtype=torch.bool)
+    unfitted[subject.split.fit] = False
+    scores = subject.scores[:, sum(subject.scenes.space.sizes) :]
+    found = both_right(scores, subject.scenes, rows, unfitted)
+    counted = found.swaps > 0
+    chance = float(found.chance[counted].mean()) if bool(counted.any()) else None
+    yield score.mean(
+        "probe.object.swap.both", found.hits, counted, chance=chance, bag_of_concepts=0.0, bag_of_concepts_strict=0.0
+    )
+    if blind is None:
+        reason = "too many ways to put a scene's values together to list them"
+        yield subject.row("probe.object.blind", "test", reason=reason)
+    else:
+        yield subject.row("probe.object.blind", "test", value=float(blind.mean()), n=len(rows), reason=COUNTED)
 
 
 def decomposition_rows(subject: Subject, names: tuple[str, ...] | None = None) -> list[Row]:
@@ -221,7 +244,62 @@ def _told(subject: Subject, readout: str, family: str | None, read: Callable[[],
         ]
     score = Scorer(subject, "test", subject.scenes[told.rows])
     levels: dict[str, Any] = {"chance": 0.0, "bag_of_concepts": 0.0, "bag_of_concepts_strict": 0.0, "family": family}
-    return [
+    found = [
         score.mean(f"information.{readout}.bits", told.entropy - told.left, **levels),
         score.explained(f"information.{readout}.ratio", told.left, told.entropy, **levels),
     ]
+    if family is None and told.chosen_on is not None:
+        for concept in range(subject.scenes.space.num_concepts):
+            found += _by_value(readout, concept, told, told.chosen_on, score)
+    return found
+
+
+FEWEST_VALUES = 4
+"""Fewest values of a concept that are divided into those which bind and those which may not."""
+CLEAR_GAP = 0.1
+"""How much more must be told of scenes that hold the next value before values are divided there."""
+
+
+def _by_value(readout: str, concept: int, told: Information, chosen_on: Information, score: Scorer) -> Iterator[Row]:
+    """The same for scenes that hold a value, then for scenes of nothing but the values that tell least.
+
+    Which values those are is chosen on the validation part: below the widest gap between two neighbours, at least two
+    on each side. An object that binds also tells what stands beside it, so only scenes without such an object show
+    those that don't.
+    """
+    subject, space = score.subject, score.scenes.space
+    holds, words = score.scenes.contains(concept), space.words[concept]
+    for value in range(space.sizes[concept]):
+        among = holds[:, value] & (told.entropy > 0)
+        if bool(among.any()):
+            yield score.explained(
+                f"information.{readout}.value.{space.names[concept]}", told.left, told.entropy, among,
+                concept=space.names[concept], family=words[value], bag_of_concepts=0.0,
+            )  # fmt: skip
+    least = _tell_least(chosen_on, subject.scenes[chosen_on.rows].contains(concept))
+    if least is None:
+        return
+    outside = (holds & ~least).any(1)
+    named = ", ".join(word for word, low in zip(words, least.tolist(), strict=True) if low)
+    for name, among in (("least", ~outside), ("others", outside)):
+        yield score.explained(
+            f"information.{readout}.{name}.{space.names[concept]}", told.left, told.entropy, among & (told.entropy > 0),
+            concept=space.names[concept], bag_of_concepts=0.0, family=f"{int(least.sum())} of {len(words)}",
+            reason=f"values that tell least: {named}",
+        )  # fmt: skip
+
+
+def _tell_least(told: Information, holds: Bool[Tensor, "scene value"]) -> Bool[Tensor, " value"] | None:
+    """The values below the widest gap in what is told of scenes that hold them; None where there is no clear one."""
+    holding = holds.double() * (told.entropy > 0).double()[:, None]
+    open_to_tell = told.entropy @ holding
+    if holds.shape[1] < FEWEST_VALUES or not bool((open_to_tell > 0).all()):
+        return None
+    share = 1 - (told.left @ holding) / open_to_tell
+    order = share.argsort()
+    gaps = share[order].diff()[1:-1]  # two values at least on each side
+    if float(gaps.max()) < CLEAR_GAP:
+        return None
+    least = torch.zeros(holds.shape[1], dtype=torch.bool)
+    least[order[: int(gaps.argmax()) + 2]] = True
+    return least

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from colligate.geometry.subject import Subject
 from colligate.intervals import Intervals
 from colligate.measures import (
     bag_of_concepts_level,
+    blind_ceiling,
     chance_level,
     chance_of_order,
     rescale,
@@ -43,10 +45,11 @@ class Scorer:
         self._remember(id, outcomes.float() * ones, ones)
         return self._row(id, self.intervals.mean(outcomes, rows), more)
 
-    def explained(self, id: str, errors: Tensor, totals: Tensor, **more: Any) -> Row:
-        """One minus a ratio of sums."""
-        self._remember(id, (totals - errors).float(), totals.float())
-        return self._row(id, self.intervals.explained(errors, totals), more)
+    def explained(self, id: str, errors: Tensor, totals: Tensor, rows: Tensor | None = None, **more: Any) -> Row:
+        """One minus a ratio of sums, over all rows or a mask of them."""
+        if rows is None:
+            self._remember(id, (totals - errors).float(), totals.float())
+        return self._row(id, self.intervals.explained(errors, totals, rows), more)
 
     def _remember(self, id: str, upper: Tensor, lower: Tensor) -> None:
         """Keep what another model's outcomes on the same scenes can be paired with."""
@@ -80,10 +83,17 @@ class Scorer:
         """Chance, bag of concepts with random ties, and strict, for recognition of objects among all that occur."""
         present = self.scenes.contains_objects()[:, self.subject.occurring]
         level = bag_of_concepts_level(
-            [self.scenes.contains(c) for c in range(self.scenes.space.num_concepts)],
+            [self.scenes.multiplicity(c) for c in range(self.scenes.space.num_concepts)],
             self.scenes.space.object_values(self.subject.occurring.nonzero()[:, 0]), present,
         )  # fmt: skip
         return chance_level(present), level.random_ties, level.strict
+
+    @cached_property
+    def blind(self) -> Tensor | None:
+        """The most that vectors reach which are blind to binding; see `measures.blind_ceiling`."""
+        space = self.scenes.space
+        strides = torch.tensor([prod(space.sizes[c + 1 :]) for c in range(space.num_concepts)])
+        return blind_ceiling(self.scenes.values, self.subject.occurring.nonzero()[:, 0], strides)
 
     @cached_property
     def swap_levels(self) -> tuple[Tensor, Tensor]:

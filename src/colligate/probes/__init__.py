@@ -17,3 +17,5 @@ from colligate.probes.readouts import ScoreLoss as ScoreLoss
 from colligate.probes.readouts import SoftmaxLoss as SoftmaxLoss
 from colligate.probes.readouts import cross_entropy as cross_entropy
 from colligate.probes.readouts import soft_targets as soft_targets
+from colligate.probes.swaps import BothRight as BothRight
+from colligate.probes.swaps import both_right as both_right

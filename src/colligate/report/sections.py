@@ -2,6 +2,7 @@
 
 import re
 
+from colligate.measures import rescale
 from colligate.records import Row
 from colligate.report import reference
 from colligate.report.complexity import complexity_section
@@ -173,9 +174,9 @@ def _rescaled(builder: TableBuilder, row: Row | None, ceiling: Row | None) -> Ce
     bag = row.bag_of_concepts if row is not None and row.bag_of_concepts is not None else None
     if bag is None and ceiling is not None:
         bag = ceiling.bag_of_concepts
-    if value is None or top is None or bag is None or top - bag < 0.02:
+    if value is None or top is None or bag is None or (placed := rescale(value, bag, top)) is None:
         return builder.absent(None)
-    return Cell(decimals((value - bag) / (top - bag), 2))
+    return Cell(decimals(placed, 2))
 
 
 def _explained(study: Study) -> Table | None:

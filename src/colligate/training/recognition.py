@@ -168,7 +168,7 @@ def _recognised(
         chance, bag, strict = zero, zero, zero
         if levels:
             scenes = Scenes(part.space, part.space.object_values(objects))
-            inside = [scenes.contains(c) for c in range(part.space.num_concepts)]
+            inside = [scenes.multiplicity(c) for c in range(part.space.num_concepts)]
             bag, strict = bag_of_concepts_level(inside, part.space.object_values(table), present)
             chance = chance_level(present)
         pieces.append(Outcome(objects, hits, chance, bag, strict))

@@ -1,6 +1,6 @@
 """What may be claimed: answers, tiles, and how an interval lies against its level."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -131,6 +131,20 @@ def too_few(row: Row) -> bool:
         or (row.objects is not None and row.objects < FEWEST_OBJECTS)
         or (row.n is not None and row.n < FEWEST_SCENES)
     )
+
+
+def unsaid(row: Row | None, what: str, show: Callable[[float], str]) -> str:
+    """Why nothing is said: not measured, not measurable, or on too few scenes.
+
+    Example:
+        >>> unsaid(None, "Edits were", percent)
+        'Edits were not measured in this study.'
+    """
+    if row is None:
+        return f"{what} not measured in this study."
+    if row.value is None:
+        return f"{what} not measured: {row.reason or 'no reason was recorded'}."
+    return f"{show(row.value)}, but on {TOO_FEW}."
 
 
 def between(coverages: Sequence[float]) -> str:

@@ -3,6 +3,16 @@
 from collections.abc import Iterable, Sequence
 
 from colligate.records import Row
+from colligate.report.verdict.binding import (
+    PROBED,
+    READOUTS,
+    best_of,
+    binding,
+    binds_nothing,
+    floored,
+    listed,
+    share_that_binds,
+)
 from colligate.report.verdict.claims import (
     CLAIMS,
     FEWEST_OBJECTS,
@@ -14,12 +24,12 @@ from colligate.report.verdict.claims import (
     percent,
     rule_in_words,
 )
+from colligate.report.verdict.edits import edits_tile, say_edits
 from colligate.report.verdict.tiles import (
     additive_tile,
-    binds_nothing,
     bits_apart,
+    by_slot,
     complexity_tile,
-    edits_tile,
     information_tile,
     nothing_to_carry,
     objects_tile,
@@ -55,7 +65,7 @@ def judge(rows: Iterable[Row], name: str = "This model") -> Verdict:
     tiles = tiles if rules.row is None else (*tiles, rules)
     answers = [tile.answer for tile in tiles]
     if all(answer == "not measured" for answer in answers):
-        nothing = nothing_to_carry(table)
+        nothing = nothing_to_carry(table) or _why_nothing(tiles)
         return Verdict(f"{name}: {nothing}." if nothing else NOTHING, tiles)
     if all(answer in ("not measured", "no verdict") for answer in answers):
         return Verdict(_few(tiles), tiles)
@@ -63,21 +73,22 @@ def judge(rows: Iterable[Row], name: str = "This model") -> Verdict:
         bag = _say_bag(table, tiles)
         if bag:
             return Verdict(f"{name} {bag}.", tiles)
-    values, objects = (
-        _say_values(tiles[0]),
-        _say_objects(tiles[1], bool(_say_values(tiles[0])), tiles[0].answer == "yes"),
-    )
+    values = _say_values(tiles[0])
+    objects = _say_binding(table, tiles, bool(values), tiles[0].answer == "yes")
     start = f"{name}{' ' if values else ''}{values}{objects}" if values or objects else ""
     rest = (
-        _doubt_objects(tiles[1]),
+        _doubt_objects(table, tiles[1]),
         _say_additive(tiles[2], sum_of_values(table)),
-        _say_edits(tiles[3], table),
-        _say_information(tiles[4]),
+        say_edits(table),
+        _say_information(table, tiles),
         _say_complexity(rules),
         nothing_to_carry(table),
         bits_apart(table),
     )
     parts = [part for part in (start, *rest, _say_untrained(tiles)) if part]
+    if not parts:  # measured, but nothing that has a place in a sentence: then the tiles' own words
+        measured = [tile.sentence for tile in tiles if tile.answer != "not measured"]
+        return Verdict(f"{name}: {' '.join(measured)}", tiles)
     return Verdict(f"{'' if start else f'{name}: '}{'; '.join(parts)}.", tiles)
 
 
@@ -98,8 +109,10 @@ def _say_bag(table: Measured, tiles: Sequence[Tile]) -> str:
     values, nothing = sum_of_values(table), binds_nothing(table)
     if values is None or values.value is None or nothing is None or nothing.value is None:
         return ""
-    lead = f"embeds a scene as a sum of one vector per value (R² {fraction(values.value)}), with no binding information"
-    parts = [f"{lead} ({fraction(nothing.value)} of what the values alone leave open)"]
+    slot = " and slot" if by_slot(values) else ""
+    lead = f"embeds a scene as a sum of one vector per value{slot} (R² {fraction(values.value)}), with no evidence of "
+    lead += f"binding: {listed(binding(table).tried)} find none"
+    parts = [f"{lead} ({floored(nothing.value)} of what the values alone leave open)"]
     named = _say_values(tiles[0])
     parts += [f"it {named}"] if named else []
     for tile, what in ((tiles[1], "objects are recognised in"), (tiles[3], "edits reach their target in")):
@@ -133,29 +146,76 @@ def _say_values(tile: Tile) -> str:
     return f"names {many if value >= 0.5 else 'some values'} ({shown})"
 
 
-def _say_objects(tile: Tile, joined: bool, named: bool) -> str:
-    row = tile.row
-    if row is None or row.value is None or row.bag_of_concepts is None or tile.answer not in ("yes", "no"):
+def _why_nothing(tiles: Sequence[Tile]) -> str:
+    """Why none of what was asked for could be measured; "" where nothing was asked for."""
+    asked = [tile for tile in tiles if tile.row is not None]
+    reasons = list(dict.fromkeys(tile.row.reason for tile in asked if tile.row is not None and tile.row.reason))
+    if not asked:
         return ""
-    shown, level = percent(row.value), percent(row.bag_of_concepts)
-    yes = tile.answer == "yes"
+    what = ", ".join(tile.title[0].lower() + tile.title[1:] for tile in asked)
+    why = " ".join(reason if reason.endswith(".") else f"{reason}." for reason in reasons).removesuffix(".")
+    return f"nothing can be said of {what}: {why or 'no reason was recorded'}"
+
+
+def _say_binding(table: Measured, tiles: Sequence[Tile], joined: bool, named: bool) -> str:
+    """Whether it binds, and which read-out says so; "" where that is undecided or wasn't asked."""
+    found, row = binding(table), tiles[1].row
+    yes = found.answer == "yes"
     joint = (" and, " if named == yes else " but, ") if joined else ", "
-    if not yes:
-        said = f"does not tell which object has which value ({shown}, below the {level} of a bag of concepts)"
-    elif row.value >= 0.75:
-        said = f"tells which object has which value ({shown}, where a bag of concepts reaches {level})"
-    else:
-        said = f"tells which object has which value better than a bag of concepts ({shown} against {level})"
-    return f"{joint}in its own space, {said}"
+    if any(one.name in PROBED for one in found.clear) and row is not None and row.value is not None:
+        shown, level = percent(row.value), percent(row.bag_of_concepts or 0.0)
+        better = row.value < 0.75
+        against = f"{shown} against {level}" if better else f"{shown}, where a bag of concepts reaches {level}"
+        blind, both = table.find("probe.object.blind"), table.find("probe.object.swap.both")
+        if blind is not None and blind.value is not None:
+            against += f" and vectors blind to binding {percent(blind.value)} at most"
+        if found.clear[0].name == "swaps" and both is not None and both.value is not None:
+            against += f"; a scene and its swap are both right in {percent(both.value)}, by chance in "
+            against += percent(both.chance or 0.0)
+        how = " better than a bag of concepts" if better else ""
+        return f"{joint}in its own space, tells which object has which value{how} ({against})"
+    if yes and joined | (not joined and tiles[1].row is not None):
+        return f"{joint}in its own space, binds: {_recovers(table)}{_though(tiles[1])}"
+    if found.answer == "no" and row is not None and row.value is not None:
+        held = binds_nothing(table)
+        said = f"{joint}in its own space, shows no evidence of binding: {listed(found.tried)} find none"
+        objects = f"objects recognised in {percent(row.value)}"
+        objects += f", a bag of concepts in {percent(row.bag_of_concepts)}" if row.bag_of_concepts is not None else ""
+        share = f"; {floored(held.value or 0.0)} of what the values alone leave open" if held is not None else ""
+        return f"{said} ({objects}{share})"
+    return ""
 
 
-def _doubt_objects(tile: Tile) -> str:
+def _recovers(table: Measured) -> str:
+    """What a read-out recovers, which one, and how many of the values that holds for."""
+    found = binding(table)
+    of_information = [one for one in found.tried if one.name in READOUTS]
+    best = max((one for one in found.clear if one.name in READOUTS), key=lambda one: one.row.value or 0.0)
+    readout = "attention" if best.name == "attention" else best.name
+    said = f"a {readout} read-out recovers {percent(best.row.value or 0.0)} of what the values alone leave open"
+    part = share_that_binds(table)
+    return f"{said}{best_of(of_information)}{f'; {part}' if part else ''}"
+
+
+def _though(tile: Tile) -> str:
+    """What linear probes find where the claim rests on another read-out."""
     row = tile.row
-    if row is None or row.value is None or tile.answer != "undecided":
+    if row is None or row.value is None or tile.answer not in DOUBTS:
+        return ""
+    known = f", a bag of concepts in {percent(row.bag_of_concepts)}" if row.bag_of_concepts is not None else ""
+    return f", though linear probes do not show it (objects recognised in {percent(row.value)}{known})"
+
+
+def _doubt_objects(table: Measured, tile: Tile) -> str:
+    row = tile.row
+    if row is None or row.value is None or binding(table).answer in ("yes", "no") or tile.answer not in DOUBTS:
         return ""
     known = (
         f", where a bag of concepts reaches {percent(row.bag_of_concepts)}" if row.bag_of_concepts is not None else ""
     )
+    if tile.answer == "no" and row.bag_of_concepts is not None:
+        shown = f"{percent(row.value)}, below the {percent(row.bag_of_concepts)} of a bag of concepts"
+        return f"linear probes do not tell, in its own space, which object has which value ({shown})"
     return (
         f"whether it tells, in its own space, which object has which value is undecided ({percent(row.value)}{known})"
     )
@@ -166,7 +226,8 @@ def _say_additive(tile: Tile, values: Row | None) -> str:
     if tile.row is None or tile.row.value is None or tile.answer in ("no verdict", "not measured"):
         return ""
     if values is not None and values.value is not None and tile.answer in CLAIMS:
-        return f"its vectors are close to a sum of one vector per value (R² {fraction(values.value)})"
+        slot = " and slot" if by_slot(values) else ""
+        return f"its vectors are close to a sum of one vector per value{slot} (R² {fraction(values.value)})"
     words: dict[str, str] = {
         "yes": "its vectors are close to a sum of one vector per object",
         "largely": "its vectors are largely a sum of one vector per object",
@@ -174,24 +235,8 @@ def _say_additive(tile: Tile, values: Row | None) -> str:
         "no": "its vectors are far from a sum of one vector per object",
         "undecided": "whether its vectors are a sum of one vector per object is undecided",
     }
-    return f"{words[tile.answer]} (R² {fraction(tile.row.value)})"
-
-
-def _say_edits(tile: Tile, table: Measured) -> str:
-    if tile.row is None or tile.row.value is None or tile.answer in ("no verdict", "not measured"):
-        return ""
-    shown = percent(tile.row.value)
-    if tile.answer == "undecided":
-        return f"whether replacing one object's vector lands on the intended scene is undecided ({shown} of edits)"
-    if tile.answer == "no":
-        return f"replacing one object's vector rarely lands on the intended scene ({shown} of edits)"
-    exact = table.find(tile.row.id.removesuffix(".up_to_order"), tile.row.on)
-    if tile.row.id.endswith(".up_to_order") and exact is not None and exact.value is not None:
-        return (
-            f"replacing one object's vector finds the intended scene or its twin in other order in {shown} of edits; "
-            f"in {percent(exact.value)} in the exact order, which these vectors do not tell"
-        )
-    return f"replacing one object's vector lands on the intended scene in {shown} of edits"
+    slot = " and slot" if by_slot(tile.row) else ""
+    return f"{words[tile.answer]}".replace("per object", f"per object{slot}") + f" (R² {fraction(tile.row.value)})"
 
 
 def _say_untrained(tiles: Sequence[Tile]) -> str:
@@ -208,8 +253,19 @@ def _say_untrained(tiles: Sequence[Tile]) -> str:
     return f"with random weights the same network does about as well ({', '.join(as_well)})"
 
 
-def _say_information(tile: Tile) -> str:
-    if tile.row is None or tile.row.value is None or tile.answer != "yes":
+def _say_information(table: Measured, tiles: Sequence[Tile]) -> str:
+    """What read-outs of information recover, where the sentence hasn't said it yet."""
+    found, row = binding(table), tiles[4].row
+    if row is None or row.value is None or tiles[4].answer in ("no verdict", "not measured"):
         return ""
-    readout = tile.row.id.split(".")[1]
-    return f"a {readout} read-out recovers {percent(tile.row.value)} of what the values alone leave open"
+    by_probes = any(one.name in PROBED for one in found.clear)
+    if tiles[4].answer == "yes":
+        return _recovers(table) if by_probes or tiles[1].row is None else ""
+    if found.answer in ("yes", "no") or tiles[1].row is not None:
+        return ""
+    tried = [one for one in found.tried if one.name in READOUTS]
+    high = max(one.row.high or 0.0 for one in tried)
+    return (
+        f"no information beyond the values can be claimed: {listed(tried)} recover {floored(row.value)} of what the "
+        f"values alone leave open, at most {percent(max(0.0, min(1.0, high)))}"
+    )

@@ -1,10 +1,20 @@
 """A tile for each question: its number, what it says, and whether that is a claim."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from colligate.records import NO_CEILING, Row
+from colligate.report.verdict.binding import (
+    PROBED,
+    READOUTS,
+    best_of,
+    binding,
+    evidence,
+    floored,
+    listed,
+    share_that_binds,
+)
 from colligate.report.verdict.claims import (
-    TOO_FEW,
+    Answer,
     Measured,
     Tile,
     between,
@@ -13,10 +23,8 @@ from colligate.report.verdict.claims import (
     percent,
     rule_in_words,
     too_few,
+    unsaid,
 )
-
-READOUTS = ("linear", "quadratic", "attention")
-"""Read-outs of binding information, the simplest first."""
 
 
 def _level(row: Row | None, name: str, default: float) -> float:
@@ -24,20 +32,12 @@ def _level(row: Row | None, name: str, default: float) -> float:
     return default if level is None else level
 
 
-def _unsaid(row: Row | None, what: str, show: Callable[[float], str]) -> str:
-    if row is None:
-        return f"{what} not measured in this study."
-    if row.value is None:
-        return f"{what} not measured: {row.reason or 'no reason was recorded'}."
-    return f"{show(row.value)}, but on {TOO_FEW}."
-
-
 def values_tile(table: Measured) -> Tile:
     """Are the values recognised?"""
     row = table.find("probe.concept")
     answer = compare(row, _level(row, "chance", 0.0))
     if row is None or row.value is None or answer == "no verdict":
-        sentence = _unsaid(row, "Values were", percent)
+        sentence = unsaid(row, "Values were", percent)
     elif answer == "yes":
         sentence = f"Every value present outscores every absent one in {percent(row.value)} of scenes."
     else:
@@ -48,129 +48,121 @@ def values_tile(table: Measured) -> Tile:
 
 def objects_tile(table: Measured) -> Tile:
     """Are the objects?"""
-    row = table.find("probe.object")
+    row, found, blind = table.find("probe.object"), binding(table), table.find("probe.object.blind")
     level = row.bag_of_concepts if row is not None else None
     answer = compare(row, level)
     if row is None or row.value is None or answer == "no verdict":
-        sentence = _unsaid(row, "Objects were", percent)
+        sentence = unsaid(row, "Objects were", percent)
     elif level is None:
         sentence = f"Objects are recognised in {percent(row.value)} of scenes"
         sentence += "; there is no bag-of-concepts level to compare with."
-    elif answer == "yes":
+    elif any(one.name in PROBED for one in found.clear):
+        answer = "yes"
         sentence = f"Every object present outscores every absent one in {percent(row.value)} of scenes"
-        sentence += f"; a bag of concepts would reach {percent(level)}."
+        sentence += f"; a bag of concepts would reach {percent(level)}{_ceiling(blind)}.{_both_ways(table)}"
     elif answer == "no":
         sentence = f"Objects are recognised in {percent(row.value)} of scenes"
         sentence += f", below the {percent(level)} of an ideal bag of concepts."
+    elif answer == "yes":
+        answer = "undecided"
+        sentence = f"Objects are recognised in {percent(row.value)} of scenes, above the {percent(level)} of a bag of "
+        sentence += f"concepts with ties at random, but not clear of what needs no binding{_ceiling(blind)}."
+        sentence += _both_ways(table)
     else:
         sentence = f"Objects are recognised in {percent(row.value)} of scenes"
         sentence += f"; the interval spans the {percent(level)} of an ideal bag of concepts."
     return Tile("probes", "Objects recognised", answer, sentence, row)
 
 
+def _ceiling(blind: Row | None) -> str:
+    """What vectors reach at the most that can't tell a scene from its swap, as part of a sentence."""
+    return "" if blind is None or blind.value is None else f", vectors blind to binding {percent(blind.value)} at most"
+
+
+def _both_ways(table: Measured) -> str:
+    row = table.find("probe.object.swap.both")
+    if row is None or row.value is None:
+        return ""
+    said = f" A scene and its swap are both right in {percent(row.value)}"
+    return f"{said} (0 % for vectors that can't tell them, {percent(row.chance or 0.0)} by chance)."
+
+
 NO_MORE = 0.01
 """By how much more R2 one vector per object must explain than one per value before it is credited."""
-NOTHING_HELD = 0.05
-"""Below this upper end of the share read of what the values leave open, vectors are said to hold no binding."""
+BY_SLOT = 0.02
+"""By how much more R2 components of each slot must explain than shared ones before they are the ones told."""
 
 
 def sum_of_values(table: Measured) -> Row | None:
     """R2 of one vector per value, where it clears 0.9 and one vector per object explains no more; else None."""
-    values = table.find("r2.concept.least_squares", "test", "all")
     objects = _additive_row(table)
+    values = None if objects is None else table.find(objects.id.replace("r2.object", "r2.concept"), "test", "all")
     if values is None or values.value is None or objects is None or objects.value is None or too_few(values):
         return None
     alike = values.on == objects.on and objects.value - values.value < NO_MORE
     return values if alike and values.low is not None and values.low >= 0.9 else None
 
 
-def binds_nothing(table: Measured) -> Row | None:
-    """The read-out that found most, where none finds binding information; None where one may, or none was tried."""
-    found = [table.find(f"information.{name}.ratio") for name in READOUTS]
-    there = [row for row in found if row is not None and row.value is not None]
-    if not there or any(too_few(row) or (row.high or 0.0) >= NOTHING_HELD for row in there):
-        return None
-    return max(there, key=lambda row: row.value or 0.0)
+def by_slot(row: Row | None) -> bool:
+    """Whether the components are those of each slot."""
+    return row is not None and "+pos" in row.id
 
 
 def _additive_row(table: Measured) -> Row | None:
+    """R2 of one vector per object, shared by the slots; of each slot's own where these explain clearly more."""
     names = ("object.least_squares", "object+pos.least_squares", "object.avg", "object.avg+pos")
-    return table.first([f"r2.{name}" for name in names], "test", "all")
+    shared = table.first([f"r2.{name}" for name in names], "test", "all")
+    own = table.find("r2.object+pos.least_squares", "test", "all")
+    if shared is None or own is None or own.value is None or shared.value is None:
+        return shared
+    return own if own.on == shared.on and own.value > shared.value + BY_SLOT else shared
 
 
 def additive_tile(table: Measured) -> Tile:
     """Is a vector a sum of its objects' vectors?"""
     row = _additive_row(table)
     answer = compare(row, 0.0)
-    values = table.find("r2.concept.least_squares", "test", "all")
+    slot = " and slot" if by_slot(row) else ""
+    values = None if row is None else table.find(row.id.replace("r2.object", "r2.concept"), "test", "all")
     if row is None or row.value is None or answer == "no verdict":
-        sentence = _unsaid(row, "Additivity was", fraction)
+        sentence = unsaid(row, "Additivity was", fraction)
     elif answer == "yes":
         answer = (
             "yes" if row.value >= 0.9 else "largely" if row.value >= 0.7 else "partly" if row.value >= 0.4 else "no"
         )
         where = " between held-out scenes" if row.on == "test" else ""
-        sentence = f"One vector per object explains {percent(row.value)} of the variance{where}"
+        sentence = f"One vector per object{slot} explains {percent(row.value)} of the variance{where}"
         share = values.value if values is not None else None
         enough = " as well: a sum over values is enough" if sum_of_values(table) is not None else ""
-        sentence += f"; one per value explains {percent(share)}{enough}" if share is not None else ""
+        sentence += f"; one per value{slot} explains {percent(share)}{enough}" if share is not None else ""
         sentence += f"; random weights: {percent(row.random_init)}." if row.random_init is not None else "."
     else:
         sentence = f"R² is {fraction(row.value)}, not clear of zero: the sum explains nothing."
     return Tile("layout", "Additive in objects, R²", answer, sentence, row, percent=False)
 
 
-def blind_to_order(table: Measured, row: Row | None) -> Row | None:
-    """Edits that reach their target or its twin in other order, where of the two one is found as often as the other.
-
-    None where the exact scene is found clearly more often than that, or where the twin doesn't help.
-    """
-    either = None if row is None else table.find(f"{row.id}.up_to_order", row.on)
-    if row is None or row.value is None or either is None or either.value is None:
-        return None
-    return either if compare(either, either.bag_of_concepts) == "yes" and row.value <= either.value / 2 + 0.05 else None
-
-
-def edits_tile(table: Measured) -> Tile:
-    """Do edits reach their target?"""
-    names = ("avg", "avg+pos", "least_squares", "single")
-    row = table.first([f"edit.retrieval.{name}" for name in names], "test", "all")
-    either = blind_to_order(table, row)
-    exact, row = row, row if either is None else either
-    level = _level(row, "bag_of_concepts", 0.5)  # no sum of values tells a scene from its twin: half at the most
-    answer = compare(row, level)
-    if row is None or row.value is None or answer == "no verdict":
-        sentence = _unsaid(row, "Edits were", percent)
-    elif answer == "yes":
-        answer = "yes" if row.value >= 0.9 else "largely" if row.value >= 0.7 else "partly"
-        shared = table.find(f"{row.id}.shared", "test", "all")
-        sentence = "Replace one object's vector: the nearest scene is the intended one "
-        if either is None or exact is None or exact.value is None:
-            sentence += f"in {percent(row.value)} of edits"
-        else:
-            sentence += f"or its twin in other order in {percent(row.value)} of edits; in the exact order in "
-            sentence += f"{percent(exact.value)}, which these vectors do not tell"
-        if shared is not None and shared.value is not None:
-            sentence += f" ({percent(shared.value)} where the two objects share a value)"
-        sentence += "."
-    else:
-        sentence = (
-            f"Edits land in {percent(row.value)} of cases, not clear of the {percent(level)} of a bag of concepts."
-        )
-    return Tile("edits", "Edits that reach their target", answer, sentence, row)
-
-
 def information_tile(table: Measured) -> Tile:
     """Is there binding information?"""
-    row = table.first([f"information.{name}.ratio" for name in READOUTS])
-    answer = compare(row, _level(row, "bag_of_concepts", 0.0))
-    if row is None or row.value is None or answer == "no verdict":
-        sentence = _unsaid(row, "Binding information was", fraction)
-    elif answer == "yes":
-        readout = row.id.split(".")[1]
-        sentence = f"A {readout} read-out recovers at least {percent(row.value)} of what the values alone leave open."
+    of_information = [one for one in evidence(table) if one.name in READOUTS]
+    clear = [one for one in binding(table).clear if one.name in READOUTS]
+    rows = [one.row for one in clear or of_information]
+    row = (
+        max(rows, key=lambda one: one.value or 0.0)
+        if rows
+        else table.first([f"information.{name}.ratio" for name in READOUTS])
+    )
+    if row is None or row.value is None or not rows:
+        answer: Answer = compare(row, 0.0)
+        sentence = unsaid(row, "Binding information was", fraction)
+    elif clear:
+        answer, readout = "yes", row.id.split(".")[1]
+        sentence = f"A {readout} read-out recovers at least {percent(row.value)} of what the values alone leave open"
+        part = share_that_binds(table)
+        sentence += f"{best_of(of_information)}.{f' {part[0].upper()}{part[1:]}.' if part else ''}"
     else:
-        sentence = f"At {fraction(row.value)}, no information beyond the values themselves can be claimed."
+        answer = "no" if all(compare(one.row, one.level) == "no" for one in of_information) else "undecided"
+        sentence = f"At {floored(row.value)}, no information beyond the values themselves can be claimed; tried: "
+        sentence += f"{listed(of_information)}."
     return Tile("information", "Binding information", answer, sentence, row, percent=False)
 
 
@@ -245,7 +237,7 @@ def complexity_tile(table: Measured) -> Tile:
     if nothing:
         sentence = f"{nothing[0].upper()}{nothing[1:]}."
     elif row is None or row.value is None or answer == "no verdict":
-        sentence = _unsaid(row, "Rules were", fraction)
+        sentence = unsaid(row, "Rules were", fraction)
     elif answer == "undecided":
         sentence = f"Fitted on {shown}, the best rule, a {rule_in_words(row.family or '')}, stands at "
         sentence += f"{fraction(row.value)} (a bag of concepts at 0, the true vectors at 1), {_wide(row)}."

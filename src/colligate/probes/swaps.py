@@ -1,0 +1,70 @@
+"""Swaps measured both ways, so that a preference for some objects can't pass for binding."""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from colligate.measures import chance_of_order, recognise
+from colligate.scenes.space import Scenes
+
+
+class BothRight(NamedTuple):
+    """Per scene: share of its swaps where the scene and its swap are both right, what chance gives, and how many."""
+
+    hits: Float[Tensor, " scene"]
+    chance: Float[Tensor, " scene"]
+    swaps: Int[Tensor, " scene"]
+
+
+def both_right(
+    scores: Float[Tensor, "scene object"],
+    scenes: Scenes,
+    rows: Int[Tensor, " row"],
+    unfitted: Bool[Tensor, " scene"],
+) -> BothRight:
+    """Does a scene's vector put its objects above those of its swap, and the swap's vector the other way round?
+
+    Vectors that can't tell the two have one list of scores for both, which puts one of them first: they are never
+    right twice, whatever biases objects have. With noise of its own in each vector they are right twice in 1/36 of
+    swaps where all orders of the four objects are alike, and in 1/4 at most: p (1 - p) for whatever p.
+
+    Args:
+        scores: of all objects, for every scene of the set.
+        scenes: the set.
+        rows: which scenes to score.
+        unfitted: scenes that the scores weren't fitted on; a swap among others isn't counted.
+
+    Example:
+        >>> from colligate.scenes.space import ConceptSpace
+        >>> scenes = ConceptSpace(color=2, shape=2).scenes([[0, 3], [1, 2]])
+        >>> every = torch.ones(2, dtype=torch.bool)
+        >>> both_right(scenes.contains_objects().double(), scenes, torch.arange(2), every).hits.tolist()
+        [1.0, 1.0]
+        >>> both_right(torch.tensor([[1.0, 0, 0, 1]]).expand(2, -1), scenes, torch.arange(2), every).hits.tolist()
+        [0.0, 0.0]
+    """
+    own, ids = scenes[rows], scenes.unordered_ids
+    allowed = unfitted.nonzero()[:, 0]
+    known, order = ids[allowed].sort(stable=True)
+    hits, chance = torch.zeros(2, len(rows), dtype=torch.float64)
+    counted = torch.zeros(len(rows), dtype=torch.int64)
+    for first in range(scenes.slots if len(allowed) else 0):
+        for second in range(first + 1, scenes.slots):
+            both = own.filled[:, first] & own.filled[:, second]
+            for concept in range(scenes.space.num_concepts):
+                wanted = own.swap(concept, (first, second)).unordered_ids
+                place = torch.searchsorted(known, wanted).clamp(max=len(known) - 1)
+                there = both & (known[place] == wanted) & (wanted != own.unordered_ids)
+                chosen = there.nonzero()[:, 0]
+                here, other = rows[chosen], allowed[order[place[chosen]]]
+                mine, theirs = scenes[here].contains_objects(), scenes[other].contains_objects()
+                right = recognise(scores[here], mine, theirs & ~mine).hits
+                right &= recognise(scores[other], theirs, mine & ~theirs).hits
+                hits[chosen] += right.double()
+                chance[chosen] += chance_of_order(mine.sum(1), (theirs & ~mine).sum(1)) * chance_of_order(
+                    theirs.sum(1), (mine & ~theirs).sum(1)
+                )
+                counted[chosen] += 1
+    return BothRight(hits / counted.clamp(min=1), chance / counted.clamp(min=1), counted)
