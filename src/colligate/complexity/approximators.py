@@ -16,12 +16,17 @@ from torch import Tensor
 
 from colligate.binding import Positions
 from colligate.complexity.layers import read_values
+from colligate.complexity.metric import Metric
 from colligate.embeddings import Embeddings
 from colligate.scenes.space import Scenes
 from colligate.scenes.splits import Split
 
 KEPT = 1e-6
 """Axes with less than this share of the total variance are left out."""
+ROUNDING = 1e-11
+"""The same where axes of any scale must count: less is rounding."""
+LARGEST = 3
+"""Of so many axes the share of the variance is told."""
 ROWS_AT_ONCE = 8192
 
 
@@ -33,15 +38,17 @@ class Frame:
         centre: mean vector.
         axes: kept axes, as columns.
         dropped: share of the variance in the axes left out; R2 can be off by no more.
+        largest: shares of the variance of the largest principal axes, the largest first.
     """
 
     centre: Float[Tensor, " dim"]
     axes: Float[Tensor, "dim axis"]
     dropped: float
+    largest: tuple[float, ...]
 
     @classmethod
-    def of(cls, vectors: Float[Tensor, "scene dim"], *, whole: bool = False) -> "Frame":
-        """The axes of these vectors: those that hold `KEPT` of the variance, or the whole space.
+    def of(cls, vectors: Float[Tensor, "scene dim"], *, whole: bool = False, least: float = KEPT) -> "Frame":
+        """The principal axes of these vectors: those that hold a `least` share of the variance, or the whole space.
 
         Raises:
             ValueError: all vectors are equal.
@@ -56,8 +63,10 @@ class Frame:
         if total <= 1e-12 * size:
             raise ValueError(f"All {len(vectors)} vectors are equal, so no rule can be told from another; embed again.")
         energies, axes = torch.linalg.eigh(spread)
-        kept = torch.ones_like(energies, dtype=torch.bool) if whole else energies > KEPT * total
-        return cls(centre, axes[:, kept].flip(1), float(energies[~kept].clamp(min=0).sum() / total))
+        kept = torch.ones_like(energies, dtype=torch.bool) if whole else energies > least * total
+        found, largest = axes[:, kept].flip(1), (energies.flip(0)[:LARGEST] / total).tolist()
+        dropped = float(energies[~kept].clamp(min=0).sum() / total)
+        return cls(centre, found, dropped, tuple(largest))
 
     def reduce(self, vectors: Float[Tensor, "scene dim"]) -> Float[Tensor, "scene axis"]:
         """Vectors in these axes, as float32."""
@@ -77,6 +86,7 @@ class Data:
         scenes: the scenes.
         targets: their vectors, centred, in the principal axes.
         frame: those axes.
+        metric: how several axes are looked at together; None: as they are.
 
     Example:
         >>> from colligate.binding import no_binding
@@ -89,14 +99,15 @@ class Data:
     scenes: Scenes
     targets: Float[Tensor, "scene axis"]
     frame: Frame
+    metric: Metric | None = None
 
     @classmethod
-    def of(cls, embeddings: Embeddings, *, whole: bool = False) -> "Data":
+    def of(cls, embeddings: Embeddings, *, whole: bool = False, least: float = KEPT) -> "Data":
         """Centre the vectors and rotate them to their principal axes; `whole` keeps those without variance too.
 
         The authors' networks predict in those as well, and what they predict there counts against them.
         """
-        frame = Frame.of(embeddings.vectors, whole=whole)
+        frame = Frame.of(embeddings.vectors, whole=whole, least=least)
         return cls(embeddings.scenes, frame.reduce(embeddings.vectors), frame)
 
 
@@ -330,21 +341,43 @@ def generator_of(split: Split, seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(zlib.crc32(split.fit.numpy().tobytes(), seed))
 
 
-def choose(data: Data, splits: Sequence[Split], candidates: Sequence[Sequence[Rule]]) -> list[int]:
-    """The candidate with least error on the validation parts of each group of splits; the last if there are none."""
+@dataclass(frozen=True, eq=False)
+class ByAxis:
+    """A rule for each axis: what validation chose of several candidates, each axis for itself."""
+
+    rules: Sequence[Rule]
+    picks: Int[Tensor, " axis"]
+
+    def __call__(self, scenes: Scenes) -> Float[Tensor, "scene axis"]:
+        """The columns of each rule that it was picked for."""
+        found = torch.zeros(len(scenes), len(self.picks))
+        for pick in self.picks.unique().tolist():
+            own = self.picks == pick
+            found[:, own] = self.rules[pick](scenes)[:, own]
+        return found
+
+
+def choose(data: Data, splits: Sequence[Split], candidates: Sequence[Sequence[Rule]]) -> list[Int[Tensor, " axis"]]:
+    """Of each axis the candidate with least error on the validation parts of each group of splits.
+
+    An axis chooses for itself: in a sum over axes a large one decides for all others, be it noise or not. The last
+    candidate where there is no validation part.
+    """
     found = list[Tensor]()
     for split, rules in zip(splits, candidates, strict=True):
         rows = split.validation
-        errors = torch.zeros(len(rules), dtype=torch.float64)
+        errors = torch.zeros(len(rules), data.targets.shape[1], dtype=torch.float64)
         if len(rows):
             targets, scenes = data.targets[rows], data.scenes[rows]
             for i, rule in enumerate(rules):
-                errors[i] = (targets - rule(scenes)).double().square().sum()
+                errors[i] = (targets - rule(scenes)).double().square().sum(0)
         found.append(errors)
     return choose_by(data, splits, found)
 
 
-def choose_by(data: Data, splits: Sequence[Split], errors: Sequence[Float[Tensor, " candidate"]]) -> list[int]:
+def choose_by(
+    data: Data, splits: Sequence[Split], errors: Sequence[Float[Tensor, "candidate axis"]]
+) -> list[Int[Tensor, " axis"]]:
     """The same, given each candidate's squared error on each validation part."""
     pooled: dict[int, Tensor] = {}
     for split, found in zip(splits, errors, strict=True):
@@ -353,5 +386,21 @@ def choose_by(data: Data, splits: Sequence[Split], errors: Sequence[Float[Tensor
             centre = data.targets[split.fit].mean(0)
             scale = float((data.targets[split.validation] - centre).square().sum().clamp(min=1e-30))
         pooled[group_of(split)] = pooled.get(group_of(split), torch.zeros(())) + found / scale
-    best = {group: len(of) - 1 if not of.any() else int(of.argmin()) for group, of in pooled.items()}
+    best = {
+        group: of.argmin(0) if of.any() else torch.full((of.shape[1],), len(of) - 1) for group, of in pooled.items()
+    }
     return [best[group_of(split)] for split in splits]
+
+
+def taken(picks: Int[Tensor, " axis"], data: Data, words: Sequence[str]) -> str:
+    """What most of the targets' size was given to, in words; the first word only where every axis took it.
+
+    Example:
+        >>> from colligate.scenes.space import ConceptSpace
+        >>> frame = Frame(torch.zeros(2), torch.eye(2), 0.0, (1.0,))
+        >>> data = Data(ConceptSpace(color=2, shape=2).scenes([[0, 3]]), torch.tensor([[3.0, 1.0]]), frame)
+        >>> taken(torch.tensor([0, 1]), data, ("no product", "penalty 1"))
+        'penalty 1'
+    """
+    sizes = torch.zeros(len(words)).index_add_(0, picks, data.targets.square().sum(0) + 1e-30)
+    return words[0] if not picks.any() else words[1 + int(sizes[1:].argmax())]

@@ -11,8 +11,10 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from colligate.complexity.approximators import Approximator, Data, Fitted, training_r2
+from colligate.complexity.approximators import ROUNDING, Approximator, Data, Fitted, training_r2
+from colligate.complexity.contrast import Swaps
 from colligate.complexity.families import PAPER_FAMILIES, STRICT_FAMILIES, family
+from colligate.complexity.metric import Metric
 from colligate.complexity.paper import PaperRecipe
 from colligate.complexity.readers import Readers, some
 from colligate.complexity.scoring import OUTCOMES, Member, Point, Scoring
@@ -77,6 +79,8 @@ class Curves:
         points: families by coverages.
         ceiling: what the probes read from the true vectors of the same scenes.
         notes: what a reader should know.
+        largest: shares of the variance of the largest principal axes.
+        swaps: scenes and their swaps.
     """
 
     embeddings: Embeddings
@@ -84,6 +88,8 @@ class Curves:
     points: list[Point]
     ceiling: list[Point]
     notes: tuple[str, ...] = ()
+    largest: tuple[float, ...] = ()
+    swaps: Swaps | None = None
 
     def of(self, family: str) -> list[Point]:
         """The points of a family, by coverage."""
@@ -129,12 +135,12 @@ def coverage_curve(
     if readers is not None and not several.all():
         readers = replace(readers, fold=readers.fold[several])
     embeddings = embeddings if several.all() else embeddings[several]
-    data = Data.of(embeddings, whole=settings.protocol == "paper")
     splits, reasons = _splits(embeddings.scenes, settings)
     if not splits:
         raise ValueError(next(iter(reasons.values())))
     families = _families(settings)
     every = [readers] if readers is not None else _readers(embeddings, settings, report)
+    data = _data(embeddings, settings, every[0], own=readers is not None)
     members = _members(splits, every[0], settings, reasons)
     if not members:
         raise ValueError(next(iter(reasons.values())))
@@ -152,7 +158,7 @@ def coverage_curve(
         fits = next(fitting)
         for coverage, of in of_coverage.items():
             own = [fits[member] for member in of]
-            train = [training_r2(data, fitted.rule, m.split.fit) for fitted, m in zip(own, of, strict=True)]
+            train = [training_r2(data[m.fold], fitted.rule, m.split.fit) for fitted, m in zip(own, of, strict=True)]
             reached = [max(r2, r2 if f.reached is None else f.reached) for r2, f in zip(train, own, strict=True)]
             point = scoring.point(one.name, coverage, of, own)
             points.append(replace(point, train_r2=tuple(train), reached=tuple(reached), seen=seen[coverage]))
@@ -161,8 +167,21 @@ def coverage_curve(
     points = _judged(points, families, settings.adequate)
     for coverage, reason in reasons.items():
         points += [_empty(one.name, coverage, reason) for one in families]
-    notes = (f"axes left out hold {data.frame.dropped:.1e} of the variance",)
-    return Curves(embeddings, settings, points, ceiling, (*notes, *filter(None, [every[0].reason])))
+    frame = data[0].frame
+    notes = (f"axes left out hold {frame.dropped:.1e} of the variance",)
+    notes = (*notes, *filter(None, [every[0].reason]))
+    return Curves(embeddings, settings, points, ceiling, notes, frame.largest, scoring.swaps)
+
+
+def _data(embeddings: Embeddings, settings: CurveSettings, readers: Readers, *, own: bool) -> list[Data]:
+    """What rules are fitted to in each fold; its metric comes from the scenes of the others."""
+    folds = range(len(readers.probes))
+    if own or settings.protocol == "paper":
+        return [Data.of(embeddings, whole=settings.protocol == "paper")] * len(folds)
+    data = Data.of(embeddings, least=ROUNDING)
+    others = [(readers.fold != fold).nonzero()[:, 0] for fold in folds]
+    metrics = [Metric.of(data.targets, embeddings.scenes, rows, settings.seed) for rows in others]
+    return [replace(data, metric=metric) for metric in metrics]
 
 
 def _readers(
@@ -205,12 +224,12 @@ def _members(
     return found
 
 
-def _fit(one: Approximator, data: Data, members: Sequence[Member], seed: int) -> dict[Member, Fitted]:
+def _fit(one: Approximator, data: Sequence[Data], members: Sequence[Member], seed: int) -> dict[Member, Fitted]:
     """Fit one fold after the other: nothing that is chosen for one may look at scenes of another."""
     found = dict[Member, Fitted]()
     for fold in dict.fromkeys(member.fold for member in members):
         own = [member for member in members if member.fold == fold]
-        found |= zip(own, one.fit(data, [member.split for member in own], seed), strict=True)
+        found |= zip(own, one.fit(data[fold], [member.split for member in own], seed), strict=True)
     return found
 
 

@@ -182,7 +182,7 @@ def _descend(
 
 
 def object_factors(
-    scenes: Scenes, left: Tensor, spread: float, positions: Positions, generator: torch.Generator, search: Search
+    scenes: Scenes, left: Tensor, spread: Tensor, positions: Positions, generator: torch.Generator, search: Search
 ) -> tuple[Tensor, Tensor]:
     """Factors of products within objects for what the additive part leaves, and the scale of each coordinate."""
     space, slots = scenes.space, scenes.slots
@@ -224,10 +224,10 @@ def object_factors(
     return whole_factors(found, live, columns), size
 
 
-def live_coordinates(left: Tensor, spread: float) -> tuple[Tensor, Tensor]:
+def live_coordinates(left: Tensor, spread: Tensor) -> tuple[Tensor, Tensor]:
     """Coordinates in which more than rounding is left to fit, and the root mean square of each."""
     size = left.abs().square().mean(0).sqrt()
-    return size > 1e-5 * spread, size
+    return (size > 1e-5 * spread) & (size > 0), size
 
 
 def whole_factors(found: Tensor, live: Tensor, columns: Tensor) -> Tensor:

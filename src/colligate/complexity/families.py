@@ -7,6 +7,7 @@ from typing import cast
 from torch import Tensor
 
 from colligate.complexity.approximators import Additive, Approximator, Data, Fitted, Rule
+from colligate.complexity.counts import BagQuadratic
 from colligate.complexity.networks import MLP, LowRankBilinear, ProductHead
 from colligate.complexity.paper import PaperRecipe
 from colligate.complexity.products import CircularConvolution, GlobalProduct, ObjectProducts
@@ -16,14 +17,14 @@ from colligate.records import WorkError
 from colligate.scenes.space import Scenes
 from colligate.scenes.splits import Split
 
-STRICT_FAMILIES = ("additive", "object_product", "global_product", "mlp64", "mlp256", "mlp1024")
+STRICT_FAMILIES = ("additive", "bag_quadratic", "object_product", "global_product", "mlp64", "mlp256", "mlp1024")
 PAPER_FAMILIES = ("paper.additive", "paper.global_product", "paper.additive+global_product", "paper.mlp256")
 
 
 def family(name: str, schedule: Schedule | None = None) -> Approximator:
     """The approximator of that name, or `package.module:factory` for one of your own.
 
-    additive, object_product, global_product, convolution (each with .shared), mlp<width>, bilinear<rank>,
+    additive, object_product, global_product, convolution (each with .shared), bag_quadratic, mlp<width>, bilinear<rank>,
     object_product.head, global_product.head, forest, boosted; paper.additive, paper.mlp<width>, paper.global_product,
     paper.additive+global_product.
 
@@ -54,12 +55,12 @@ def family(name: str, schedule: Schedule | None = None) -> Approximator:
         "global_product.head": lambda: ProductHead(False, schedule=schedule),
         "paper.additive": lambda: PaperRecipe("linear"), "paper.global_product": lambda: PaperRecipe("product"),
         "paper.additive+global_product": lambda: PaperRecipe("sum+product"),
-        "forest": lambda: _trees("Forest"), "boosted": lambda: _trees("Boosted"),
+        "bag_quadratic": BagQuadratic, "forest": lambda: _trees("Forest"), "boosted": lambda: _trees("Boosted"),
     }  # fmt: skip
     if name not in fixed:
         raise ValueError(
-            f"No family is called {name!r}; take additive, object_product, global_product, convolution, mlp<width>, "
-            "bilinear<rank>, object_product.head, global_product.head, forest, boosted, or package.module:factory."
+            f"No family is called {name!r}; take additive, bag_quadratic, object_product, global_product, convolution, "
+            "mlp<width>, bilinear<rank>, object_product.head, global_product.head, forest, boosted, or package.module:factory."
         )
     return fixed[name]()
 

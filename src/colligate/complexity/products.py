@@ -17,6 +17,7 @@ from colligate.complexity.approximators import (
     ROWS_AT_ONCE,
     Additive,
     Approximator,
+    ByAxis,
     Data,
     Fitted,
     Rule,
@@ -25,6 +26,7 @@ from colligate.complexity.approximators import (
     fit_sum,
     generator_of,
     num_columns,
+    taken,
     training_r2,
     value_columns,
 )
@@ -70,11 +72,13 @@ Factors = tuple[Tensor, Callable[[Tensor], Tensor]]
 """Factors of every penalty [penalty, column, axis], and what takes their products to the scale of the targets."""
 
 
-def _left_over(data: Data, split: Split, plain: Rule) -> tuple[Float[Tensor, "scene dim"], float]:
-    """What the sum leaves of the fit part, in the embedding's own coordinates, and the coordinates' mean spread."""
+def _left_over(
+    data: Data, split: Split, plain: Rule
+) -> tuple[Float[Tensor, "scene dim"], Float[Tensor, " dim"]]:
+    """What the sum leaves of the fit part, in the embedding's own coordinates, and each coordinate's spread."""
     targets = data.targets[split.fit].double()
     left = (targets - plain(data.scenes[split.fit])) @ data.frame.axes.T
-    return left, float(targets.square().sum() / left.numel()) ** 0.5
+    return left, (targets @ data.frame.axes.T).square().mean(0).sqrt()
 
 
 def _fit(
@@ -97,8 +101,8 @@ def _fit(
     words = ["no product", *(f"penalty {p:g}" for p in reversed(PENALTIES))]
     return [
         Fitted(
-            rules[pick], _jacobian_rank(data.scenes[split.fit], positions, within=within) == full,
-            max(training_r2(data, rule, split.fit) for rule in rules), words[pick],
+            ByAxis(rules, pick), _jacobian_rank(data.scenes[split.fit], positions, within=within) == full,
+            max(training_r2(data, rule, split.fit) for rule in rules), taken(pick, data, words),
         )
         for split, rules, pick in zip(splits, found, chosen, strict=True)
     ]  # fmt: skip
@@ -257,7 +261,7 @@ class CircularConvolution:
         def find(split: Split, plain: Rule) -> Factors:
             left, spread = _left_over(data, split, plain)
             factors, size = object_factors(
-                data.scenes[split.fit], torch.fft.rfft(left, norm="ortho"), spread, self.positions,
+                data.scenes[split.fit], torch.fft.rfft(left, norm="ortho"), spread.square().mean().sqrt(), self.positions,
                 generator_of(split, seed), self.search,
             )  # fmt: skip
             return factors, lambda products: torch.fft.irfft(products * size, n=dim, norm="ortho").float() @ axes

@@ -49,7 +49,7 @@ class Readers:
         budget: int | None = None,
         seed: int = 0,
     ) -> "Readers":
-        """Probes fitted without one fold of the scenes each; a scene and its twin share a fold.
+        """Probes fitted without one fold of the scenes each (`scene_folds`).
 
         Args:
             embeddings: vectors of scenes.
@@ -65,12 +65,10 @@ class Readers:
             >>> embeddings = Embeddings(no_binding(scenes.space, 2, 16)(scenes.values).float(), scenes)
             >>> readers = Readers.crossed(embeddings, ProbeSettings(strengths=(1e-4,)))
             >>> len(readers.probes), readers.fold.bincount().tolist()
-            (2, [38, 43])
+            (2, [37, 44])
         """
         scenes = embeddings.scenes
-        _, group = scenes.unordered_ids.unique(return_inverse=True)
-        order = torch.randperm(int(group.max()) + 1, generator=torch.Generator().manual_seed(seed))
-        fold = (order % folds)[group]
+        fold = scene_folds(scenes, folds, seed)
         occurring = scenes.contains_objects().any(0)
         reason = None
         splits = [_without(fold, k, budget, seed) for k in range(folds)]
@@ -93,6 +91,21 @@ class Readers:
             own = self.fold[rows] == k
             found[own] = probes.scores(vectors[own])
         return found
+
+
+def scene_folds(scenes: Scenes, folds: int, seed: int) -> Int[Tensor, " scene"]:
+    """Divide scenes at random; those that a bag of concepts can't tell apart (twins, swaps) share a fold.
+
+    Example:
+        >>> from colligate.scenes.space import ConceptSpace
+        >>> scenes = ConceptSpace(color=3, shape=3).all_scenes(slots=2)
+        >>> fold = scene_folds(scenes, 2, seed=0)
+        >>> bool((fold == fold[scenes.rows_of(scenes.swap(0))]).all())
+        True
+    """
+    bags = scenes.bags
+    order = torch.randperm(int(bags.max()) + 1, generator=torch.Generator().manual_seed(seed))
+    return (order % folds)[bags]
 
 
 def some(rows: Int[Tensor, " row"], budget: int | None, seed: int) -> Int[Tensor, " some"]:

@@ -224,7 +224,7 @@ class _Grid:
 
 
 def scene_factors(
-    scenes: Scenes, left: Tensor, spread: float, positions: Positions, generator: torch.Generator, search: Search
+    scenes: Scenes, left: Tensor, spread: Tensor, positions: Positions, generator: torch.Generator, search: Search
 ) -> tuple[Tensor, Tensor]:
     """Factors of one product over each whole scene for what the additive part leaves, and each coordinate's scale."""
     live, size = live_coordinates(left, spread)

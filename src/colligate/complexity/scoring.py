@@ -4,7 +4,7 @@ Everything is scored on the test part of each member, the scenes of held-out obj
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, cast
 
 import torch
@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from colligate.complexity.approximators import Data, Fitted
+from colligate.complexity.contrast import Swaps
 from colligate.complexity.readers import Readers
 from colligate.embeddings import Embeddings
 from colligate.measures import recognise, retrieve
@@ -20,6 +21,27 @@ from colligate.scenes.splits import Split
 
 OUTCOMES = ("concept", "object", "object.unseen", "object.swap", "retrieval", "retrieval.up_to_order")
 """What is scored of every scene, beside its squared error."""
+
+
+@dataclass(frozen=True, eq=False)
+class Squares:
+    """Squared errors, and what they are measured against.
+
+    Attributes:
+        errors: of each scored piece.
+        totals: its squared distance from the fit part's mean; of a contrast, from 0, which is what a bag predicts.
+    """
+
+    errors: Float[Tensor, " row"]
+    totals: Float[Tensor, " row"]
+
+    @property
+    def r2(self) -> float:
+        """Share of the totals that isn't error."""
+        return 1 - float(self.errors.sum() / self.totals.sum())
+
+
+NOTHING = Squares(torch.zeros(0, dtype=torch.float64), torch.zeros(0, dtype=torch.float64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +56,10 @@ class Point:
         outcomes: name in `OUTCOMES` -> outcome of each scored scene; NaN where it isn't defined.
         errors: squared error of each.
         totals: squared distance of each from the fit part's mean.
+        weighted: the same in the metric of `metric.Metric`; NaN under protocol `paper` and where probes are given.
+        swaps: pairs of scenes and their swaps whose contrast is scored, split after split (rows of `Swaps.pairs`).
+        swap: squares of the contrasts.
+        weighted_swap: the same in that metric.
         train_r2: of each split.
         reached: highest training R2 of each split on the way to it.
         identified: whether the fit part determines the rule, of each split; None where the question doesn't apply.
@@ -52,6 +78,10 @@ class Point:
     outcomes: Mapping[str, Float[Tensor, " row"]]
     errors: Float[Tensor, " row"]
     totals: Float[Tensor, " row"]
+    weighted: Squares = NOTHING
+    swaps: Int[Tensor, " pair"] = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
+    swap: Squares = NOTHING
+    weighted_swap: Squares = NOTHING
     train_r2: tuple[float, ...] = ()
     reached: tuple[float, ...] = ()
     identified: tuple[bool | None, ...] = ()
@@ -97,23 +127,35 @@ class Member(NamedTuple):
     """Scenes that the fit part would have without a budget."""
 
 
+class _Predicted(NamedTuple):
+    """Predictions of scenes: as the rule gives them, and as vectors."""
+
+    inner: Float[Tensor, "row axis"]
+    vectors: Float[Tensor, "row dim"]
+
+
+def _size(vectors: Float[Tensor, "row axis"]) -> Float[Tensor, " row"]:
+    return vectors.square().sum(1)
+
+
 class Scoring:
     """What is true of every scene, looked up once.
 
     Args:
         embeddings: the scenes.
-        data: their vectors in the principal axes.
+        data: their vectors as rules predict them, for each fold.
         readers: probes of every strength.
         budget: most predictions of one fit that are looked up among the scenes.
         seed: of which.
     """
 
     def __init__(
-        self, embeddings: Embeddings, data: Data, readers: Sequence[Readers], *, budget: int, seed: int
+        self, embeddings: Embeddings, data: Sequence[Data], readers: Sequence[Readers], *, budget: int, seed: int
     ) -> None:
         self.embeddings, self.data, self.readers, self.budget, self.seed = embeddings, data, readers, budget, seed
         scenes = embeddings.scenes
         self.values = [scenes.contains(c) for c in range(scenes.space.num_concepts)]
+        self.swaps = Swaps.of(scenes)
         self.objects, self.foils = scenes.contains_objects(), swap_foils(scenes)
         self.occurring = self.objects.any(0)
         self.directions = torch.nn.functional.normalize(embeddings.vectors.float(), dim=1).T.contiguous()
@@ -147,12 +189,14 @@ class Scoring:
             found[name] = torch.where(against.any(1), hits, torch.nan)
         return found
 
-    def _predicted(self, rows: Tensor, fitted: Fitted | None) -> tuple[Tensor, Tensor]:
-        """Predictions in the principal axes and in the embedding's own; the truth without a fit."""
+    def _predicted(self, rows: Tensor, fold: int, fitted: Fitted | None) -> "_Predicted":
+        data = self.data[fold]
         if fitted is None:
-            return self.data.targets[rows], self.embeddings.vectors[rows].float()
-        predicted = fitted.rule(self.data.scenes[rows])
-        return predicted, self.data.frame.restore(predicted)
+            inner, vectors = data.targets[rows], self.embeddings.vectors[rows].float()
+        else:
+            inner = fitted.rule(data.scenes[rows])
+            vectors = data.frame.restore(inner)
+        return _Predicted(inner, vectors)
 
     def _choose(self, members: Sequence[Member], fits: Sequence[Fitted | None]) -> tuple[Readers, Readers]:
         """The probes that recognise most values, and most objects, in predictions of the validation objects' scenes."""
@@ -162,10 +206,10 @@ class Scoring:
         for member, fitted in zip(members, fits, strict=True):
             rows = member.split.validation
             if len(rows):
-                _, vectors = self._predicted(rows, fitted)
+                read = self._predicted(rows, member.fold, fitted).vectors
                 for i, readers in enumerate(self.readers):
-                    hits[0, i] += self._concepts(readers, vectors, rows).sum()
-                    objects = self._objects(readers, vectors, rows, self.occurring)["object"]
+                    hits[0, i] += self._concepts(readers, read, rows).sum()
+                    objects = self._objects(readers, read, rows, self.occurring)["object"]
                     hits[1, i] += objects.nansum()
         best = hits.argmax(1).tolist()
         return self.readers[best[0]], self.readers[best[1]]
@@ -176,25 +220,45 @@ class Scoring:
         of_values, of_objects = self._choose(members, each)
         for i, (member, fitted) in enumerate(zip(members, each, strict=True)):
             split, rows = member.split, member.split.test
-            centre = self.data.targets[split.fit].double().mean(0)
-            predicted, vectors = self._predicted(rows, fitted)
+            predicted = self._predicted(rows, member.fold, fitted)
             held_out = torch.zeros_like(self.occurring)
             held_out[cast("Mapping[str, Tensor]", split.objects)["test"]] = True
-            found = {"concept": self._concepts(of_values, vectors, rows)}
-            found |= self._objects(of_objects, vectors, rows, held_out) | self._retrieved(vectors, rows)
-            found["errors"] = (self.data.targets[rows].double() - predicted.double()).square().sum(1)
-            found["totals"] = (self.data.targets[rows].double() - centre).square().sum(1)
+            found = {"concept": self._concepts(of_values, predicted.vectors, rows)}
+            found |= self._objects(of_objects, predicted.vectors, rows, held_out)
+            found |= self._retrieved(predicted.vectors, rows) | self._squares(member, predicted.inner)
             found["rows"], found["split"] = rows, torch.full_like(rows, i)
             parts.append(found)
         joined = {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
+        squares = {
+            key: Squares(joined[f"errors.{key}"], joined[f"totals.{key}"]) for key in ("swap", "weighted", "weighted.swap")
+        }
         return Point(
             name, coverage, joined["rows"], joined["split"], {key: joined[key] for key in OUTCOMES},
-            joined["errors"], joined["totals"],
+            joined["errors"], joined["totals"], squares["weighted"], joined["swaps"], squares["swap"],
+            squares["weighted.swap"],
             identified=tuple(f.identified for f in fits or ()),
             chosen=tuple(f.chosen for f in fits or ()),
             strength=of_objects.probes[0].strengths.get("object"),
             scenes=tuple((len(member.split.fit), member.available) for member in members),
         )  # fmt: skip
+
+    def _squares(self, member: Member, inner: Float[Tensor, "row axis"]) -> dict[str, Tensor]:
+        """Squared errors and totals of scenes and of contrasts, in the vectors' own metric and in that of their fold."""
+        data, rows = self.data[member.fold], member.split.test
+        left = data.targets[rows].double() - inner.double()
+        around = data.targets[rows].double() - data.targets[member.split.fit].double().mean(0)
+        pairs = self.swaps.within(rows)
+        missed = self.swaps.contrasts(pairs, rows, left)
+        apart = self.swaps.contrasts(pairs, rows, data.targets[rows])
+        found = {"swaps": pairs}
+        for key, errors, totals in (("", left, around), (".swap", missed, apart)):
+            found["errors" + key], found["totals" + key] = _size(errors), _size(totals)
+            if data.metric is None:
+                found["errors.weighted" + key] = found["totals.weighted" + key] = torch.full((len(errors),), torch.nan)
+            else:
+                found["errors.weighted" + key] = _size(errors @ data.metric.measure)
+                found["totals.weighted" + key] = _size(totals @ data.metric.measure)
+        return found
 
     def _retrieved(self, vectors: Tensor, rows: Tensor) -> dict[str, Tensor]:
         hits = torch.full((len(rows), 2), torch.nan, dtype=torch.float64)

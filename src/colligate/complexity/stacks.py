@@ -26,6 +26,7 @@ from colligate.complexity.approximators import (
     generator_of,
     group_of,
     num_columns,
+    taken,
     value_columns,
 )
 from colligate.complexity.layers import Layer
@@ -102,6 +103,8 @@ def _members(data: Data, splits: Sequence[Split], schedule: Schedule, positions:
     for split in splits:
         additive, _ = fit_sum(data, split.fit, positions)
         left = data.targets[split.fit] - additive(data.scenes[split.fit])
+        if data.metric is not None:  # large axes of noise would lead, and be all that the tables are trained on
+            left = left * data.metric.shared.float()
         draws = generator_of(split, seed + 1)
         few = min(schedule.axes, *left.shape)
         probing = torch.randn(left.shape[1], few, generator=draws)
@@ -268,23 +271,24 @@ class _Output:
             found.append(solved.float())
         return found, errors
 
-    def on_validation(self) -> Float[Tensor, " candidate"]:
-        """Squared errors of the sum alone, then under every penalty."""
-        found = torch.zeros(1 + len(self.solved), dtype=torch.float64)
+    def on_validation(self) -> Float[Tensor, "candidate axis"]:
+        """Squared errors of the sum alone, then under every penalty, axis by axis."""
+        found = torch.zeros(1 + len(self.solved), self.data.targets.shape[1], dtype=torch.float64)
         for design, features, left in self._blocks(self.member.split.validation):
             own = (features - design @ self.carried).float()
-            found[0] += left.square().sum()
+            found[0] += left.square().sum(0)
             through = own @ self.kept.T if len(self.kept) else own
             for i, solved in enumerate(self.solved):
-                found[1 + i] += (left - through @ solved).square().sum()
+                found[1 + i] += (left - through @ solved).square().sum(0)
         return found
 
-    def rule(self, candidate: int) -> Rule:
-        """The rule of a candidate, numbered as `on_validation` does."""
-        if not candidate:
+    def rule(self, picks: Int[Tensor, " axis"]) -> Rule:
+        """The rule that takes of each axis the candidate picked for it, numbered as `on_validation` does."""
+        if not picks.any():
             return self.member.additive
         assert self.member.gone is not None
-        solved = self.solved[candidate - 1]
+        every = torch.stack([torch.zeros_like(self.solved[0]), *self.solved])
+        solved = every[picks, :, torch.arange(len(picks))].T
         out = self.kept.T @ solved if len(self.kept) else solved
         coefficients = self.member.additive.coefficients - self.carried @ out.double()
         additive = SumRule(coefficients, self.positions)
@@ -340,7 +344,7 @@ def _tried(
                 _train(_Stack(data, layer, stacked, positions, seed), tried)
             outputs = [_Output(layer, data, m, positions) for m in fresh]
             pooled = sum((output.on_validation()[1:] for output in outputs), start=torch.zeros(()))
-            left = float(pooled.min()) if bool(pooled.any()) else sum(output.errors[-1] for output in outputs)
+            left = float(pooled.amin(0).sum()) if bool(pooled.any()) else sum(o.errors[-1] for o in outputs)
             found.append((left, tried))
         return min(found, key=lambda one: one[0])
 
@@ -351,10 +355,12 @@ def _tried(
     return long[1] if long[0] < (1 - schedule.worth) * short[0] else short[1]
 
 
-def _finished(data: Data, split: Split, output: _Output, pick: int, schedule: Schedule) -> Fitted:
+def _finished(
+    data: Data, split: Split, output: _Output, picks: Int[Tensor, " axis"], schedule: Schedule
+) -> Fitted:
     targets = data.targets[split.fit].double()
     total = float((targets - targets.mean(0)).square().sum())
     reached = 1 - min(output.errors[-1], output.spread) / total if total > 0 else None
     trained = f"{schedule.steps} steps at {schedule.rates[0]:g}"
-    chosen = f"{trained}, penalty {STRENGTHS[pick - 1]:g}" if pick else "no hidden layer"
-    return Fitted(output.rule(pick), None, reached, chosen)
+    words = ("no hidden layer", *(f"{trained}, penalty {strength:g}" for strength in STRENGTHS))
+    return Fitted(output.rule(picks), None, reached, taken(picks, data, words))
