@@ -3,15 +3,26 @@
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 import torch
 
 from colligate.cli import main
-from colligate.embedders import Model, NoControl, Oracle, check_model, embed, load_model, random_init
+from colligate.embedders import (
+    Model,
+    NoControl,
+    Oracle,
+    UnreadableItemsError,
+    check_model,
+    embed,
+    embed_layers,
+    load_model,
+    random_init,
+)
 from colligate.records import WorkError
 from colligate.scenes.sources import read_labels
 from colligate.scenes.space import Scenes
@@ -280,6 +291,141 @@ def test_a_tower_that_gives_something_else_is_refused(given: torch.Tensor, world
         embed(Wrong(), world, rows=torch.arange(3))
 
 
+def _sparse(rows: int) -> Any:
+    return torch.eye(rows).to_sparse()
+
+
+def _rows_of_scipy(rows: int) -> Any:
+    from scipy.sparse import csr_matrix
+
+    return csr_matrix(np.eye(rows))
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        (lambda rows: None, "gave None for 3 items"),
+        (_sparse, "gave a sparse Tensor for 3 items"),
+        (_rows_of_scipy, "gave a sparse csr_matrix for 3 items"),
+        (lambda rows: "red", "gave a str for 3 items"),
+        (lambda rows: [[1.0], [1.0, 2.0], [3.0]], "gave a list for 3 items"),
+        (lambda rows: [object()] * rows, "gave a list for 3 items"),
+        (lambda rows: torch.zeros(rows, 2, dtype=torch.complex64), "gave torch.complex64"),
+    ],
+    ids=["None", "sparse", "scipy", "text", "ragged", "objects", "complex"],
+)
+def test_what_is_no_vector_is_told_as_such(given: Callable[[int], Any], what: str, world: World) -> None:
+    class Wrong(Counting):
+        def embed(self, items: list[str]) -> Any:
+            return given(len(items))
+
+    with pytest.raises(WorkError, match=rf"The Wrong tower {what}.*expected one floating vector each"):
+        embed(Wrong(), world, rows=torch.arange(3))
+
+
+def test_rows_of_numpy_seen_backwards_are_taken(world: World) -> None:
+    class Backwards(Counting):
+        def embed(self, items: list[str]) -> Any:
+            return np.asarray(super().embed(items))[:, ::-1]
+
+    found = embed(Backwards(), world, rows=torch.arange(3)).vectors
+    assert torch.equal(found, embed(Counting(), world, rows=torch.arange(3)).vectors.flip(1))
+
+
+APART = """
+import os, sys
+import numpy as np
+import torch
+
+class Tower:
+    kind, fingerprint = "text", None
+    def embed(self, items):
+        print("one more batch")
+        os.system("echo by a program")
+        assert torch.get_default_dtype() == torch.float64, "what the factory set holds in its own code"
+        assert os.path.basename(os.getcwd()) == "elsewhere"
+        weights = torch.ones(2, 3, dtype=torch.float64)
+        return torch.tensor([[float(len(text)), 1.0] for text in items]) @ weights
+
+def tower():
+    print("loading")
+    torch.set_default_dtype(torch.float64)
+    torch.set_grad_enabled(False)
+    os.makedirs("elsewhere", exist_ok=True)
+    os.chdir("elsewhere")
+    return Tower()
+
+def ends():
+    sys.exit()
+
+class Ending(Tower):
+    def embed(self, items):
+        sys.exit(0)
+
+def ends_late():
+    return Ending()
+
+class Told(Tower):
+    def __init__(self, told):
+        self.fingerprint = told
+
+def told_array():
+    return Told({"weights": np.ones(2)})
+
+def told_text():
+    return Told("v1")
+
+def told_nan():
+    return Told({"scale": [1.0, float("nan")]})
+
+def told_set():
+    return Told({"words": {"a"}})
+
+def told_number():
+    return Told({3: "layers"})
+"""
+
+
+def test_what_an_own_model_prints_and_sets_stays_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], world: World
+) -> None:
+    (tmp_path / "apart.py").write_text(APART)
+    monkeypatch.chdir(tmp_path)
+    tower = load_model("apart:tower").towers["text"]
+    found = embed(tower, world, rows=torch.arange(3))
+    assert found.vectors.dtype == torch.float64
+    assert torch.get_default_dtype() == torch.float32
+    assert torch.is_grad_enabled()
+    assert Path.cwd() == tmp_path
+    printed = capfd.readouterr()
+    assert printed.out == ""
+    assert [line for line in printed.err.splitlines() if line] == ["loading", "one more batch", "by a program"]
+
+
+@pytest.mark.parametrize("verb", ["check-model", "probe"])
+@pytest.mark.parametrize("factory", ["ends", "ends_late"])
+def test_an_own_model_that_ends_the_program_is_no_success(
+    verb: str, factory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "apart.py").write_text(APART)
+    monkeypatch.chdir(tmp_path)
+    assert main([verb, f"apart:{factory}"]) == 1
+    said = capsys.readouterr().err
+    assert re.search(
+        rf"apart:{factory} ended the program \(sys.exit\((None|0)\)\) \(.*apart.py, line \d+\); raise", said
+    )
+
+
+@pytest.mark.parametrize("factory", ["told_array", "told_text", "told_nan", "told_set", "told_number"])
+def test_a_fingerprint_that_is_no_json_is_refused(
+    factory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "apart.py").write_text(APART)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=rf"^apart:{factory} has a .*fingerprint.*; give facts in JSON .*or None"):
+        load_model(f"apart:{factory}")
+
+
 def test_a_tower_may_give_numpy(world: World) -> None:
     class Numpy(Counting):
         def embed(self, items: list[str]) -> Any:
@@ -288,6 +434,30 @@ def test_a_tower_may_give_numpy(world: World) -> None:
     assert torch.equal(
         embed(Numpy(), world, rows=torch.arange(5)).vectors, embed(Counting(), world, rows=torch.arange(5)).vectors
     )
+
+
+def test_captions_that_are_too_long_are_named_by_their_rows(world: World, tiny: Callable[[str], Path]) -> None:
+    tower: Any = load_model(f"hf:{tiny('siglip')}").towers["text"]
+    long, longer = "red " * 20, "blue " * 30
+    with pytest.raises(UnreadableItemsError) as found:
+        tower.embed(["red", long, "blue", longer, long])
+    assert found.value.reasons == {
+        row: f"takes {n} tokens and this tower reads 20" for row, n in ((1, 21), (3, 31), (4, 21))
+    }
+    assert found.value.captions == {1: long, 3: longer, 4: long}
+    assert tower.unreadable(["red", long]) == {1: "takes 21 tokens and this tower reads 20"}
+    assert tower.unreadable([]) == tower.unreadable(["red"]) == {}
+    said = tuple(
+        f"a {'red ' * 20}one" if row == 8 else text for row, text in enumerate(cast("list[str]", world.items("text")))
+    )
+    with pytest.raises(
+        UnreadableItemsError, match=r"^Caption 8 takes 23 tokens .*; change it, or leave it out\.$"
+    ) as of_world:
+        embed(tower, replace(world, captions=said), rows=torch.tensor([3, 8]))
+    assert list(of_world.value.reasons) == [8]
+    assert [*embed_layers(tower, world, rows=torch.tensor([3]))]
+    with pytest.raises(UnreadableItemsError, match=r"^Caption 8 takes"):
+        embed_layers(tower, replace(world, captions=said), rows=torch.tensor([3, 8]))
 
 
 def test_vectors_that_are_not_finite_name_their_rows(world: World) -> None:

@@ -222,6 +222,30 @@ def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
         load_model(f"open_clip:{tmp_path}")
 
 
+@pytest.mark.parametrize(
+    ("part", "change", "said"),
+    [
+        ("text_cfg", {"width": 64}, r"positional_embedding is 77 x 32 in the file and 77 x 64 by the config"),
+        ("vision_cfg", {"image_size": 64}, r"visual\.positional_embedding is 17 x 64 in the file and 65 x 64 by"),
+        ("text_cfg", {"vocab_size": 10**11}, r"describes a network of 3,200,000,\S+ numbers, and its weights"),
+        ("text_cfg", {"layers": 10**9}, r"says layers: 1,000,000,000, more than the weights"),
+        ("text_cfg", {"layers": 3}, r"do not fit this architecture.*transformer\.resblocks\.2"),
+        ("vision_cfg", {"patch_size": 0}, r"can't be read|do not fit this architecture"),
+    ],
+)
+def test_weights_that_do_not_fit_their_config_are_refused(
+    part: str, change: dict[str, int], said: str, tiny: Callable[[str], Path], tmp_path: Path
+) -> None:
+    folder = tmp_path / "changed"
+    shutil.copytree(tiny("open_clip"), folder)
+    path = folder / "open_clip_config.json"
+    told = json.loads(path.read_text())
+    told["model_cfg"][part] |= change
+    path.write_text(json.dumps(told))
+    with pytest.raises(ValueError, match=rf"{folder}.*{said}"):
+        load_model(f"open_clip:{folder}")
+
+
 def test_a_folder_without_weights_is_refused(tiny: Callable[[str], Path], tmp_path: Path) -> None:
     shutil.copy(tiny("open_clip") / "open_clip_config.json", tmp_path)
     with pytest.raises(FileNotFoundError, match="holds no weights"):

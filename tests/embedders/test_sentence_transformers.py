@@ -101,6 +101,84 @@ def test_the_folder_s_default_prompt_is_used_and_recorded(tiny: Callable[[str], 
     assert not torch.allclose(tower.embed(["cube"]), plain.embed(["cube"]), atol=1e-3)
 
 
+def test_prompts_that_are_registered_and_not_used_are_told(tiny: Callable[[str], Path], tmp_path: Path) -> None:
+    found = list[tuple[object, tuple[str, ...], object]]()
+    for name, prompts, default in (
+        ("none", {"query": "", "document": ""}, None),
+        ("idle", {"query": "the red ", "document": ""}, None),
+        ("other", {"query": "the blue "}, None),
+        ("used", {"query": "the red ", "passage": "a small "}, "query"),
+    ):
+        folder = tmp_path / name
+        shutil.copytree(tiny("sbert"), folder)
+        path = folder / "config_sentence_transformers.json"
+        told = {**json.loads(path.read_text()), "prompts": prompts, "default_prompt_name": default}
+        path.write_text(json.dumps(told))
+        model = load_model(f"sbert:{folder}")
+        fingerprint = model.towers["text"].fingerprint or {}
+        assert fingerprint["prompt"] == ("the red " if default else "")
+        notes = tuple(note for note in model.notes if "prompt" in note)
+        found.append((fingerprint, notes, fingerprint.get("prompts_not_used")))
+    assert [prompts for _, _, prompts in found] == [
+        None, {"query": "the red "}, {"query": "the blue "}, {"passage": "a small "}
+    ]  # fmt: skip
+    assert [len(notes) for _, notes, _ in found] == [0, 1, 1, 1]
+    assert "not used (query: 'the red '); captions are read without a prompt" in found[1][1][0]
+    assert "(passage: 'a small '); captions are read with its default prompt 'the red '" in found[3][1][0]
+    assert found[0][0] != found[1][0] != found[2][0]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"num_hidden_layers": 5}, r"lack 32 tensors of BertModel \(first: encoder\.layer\.3\."),
+        ({"num_hidden_layers": 2}, r"hold encoder\.layer\.2\..*, of a layer that its config doesn't have"),
+        (
+            {"intermediate_size": 48},
+            r"layer\.0\.intermediate\.dense\.bias is 64 in the file and 48 by the ",
+        ),
+        ({"vocab_size": 10**11}, r"describes a network of 3,200,000,\S+ numbers, and its weights are"),
+        ({"num_labels": 10**9}, r"says num_labels: 1,000,000,000, more than the weights"),
+    ],
+)
+def test_weights_that_do_not_fit_their_config_are_refused(
+    change: dict[str, int], said: str, tiny: Callable[[str], Path], tmp_path: Path
+) -> None:
+    folder = tmp_path / "changed"
+    shutil.copytree(tiny("sbert"), folder)
+    config = folder / "config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), **change}))
+    with pytest.raises(ValueError, match=rf"{folder}.* {said}"):
+        load_model(f"sbert:{folder}")
+
+
+def test_a_pooler_that_nothing_reads_may_be_missing(tiny: Callable[[str], Path], tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    folder = tmp_path / "without"
+    shutil.copytree(tiny("sbert"), folder)
+    weights = load_file(folder / "model.safetensors")
+    kept = {name: value for name, value in weights.items() if not name.startswith("pooler.")}
+    assert len(kept) == len(weights) - 2
+    save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
+    towers = [load_model(f"sbert:{folder}").towers["text"] for _ in range(2)]
+    assert towers[0].fingerprint == towers[1].fingerprint, "nothing of it was drawn at random"
+    assert torch.equal(towers[0].embed(["red"]), load_model(f"sbert:{tiny('sbert')}").towers["text"].embed(["red"]))
+
+
+def test_modules_of_others_are_not_imported(tiny: Callable[[str], Path], tmp_path: Path) -> None:
+    folder = tmp_path / "foreign"
+    shutil.copytree(tiny("sbert"), folder)
+    path = folder / "modules.json"
+    told = json.loads(path.read_text())
+    path.write_text(json.dumps([*told, {"idx": 3, "name": "3", "path": "", "type": "antigravity.Fly"}]))
+    with pytest.raises(ValueError, match=r"modules\.json names the module 'antigravity\.Fly', which is none of"):
+        load_model(f"sbert:{folder}")
+    path.write_text('{"type": 3}')
+    with pytest.raises(ValueError, match=r"lists no modules with a type"):
+        load_model(f"sbert:{folder}")
+
+
 def test_a_caption_that_would_be_cut_is_refused(tiny: Callable[[str], Path]) -> None:
     tower = load_model(f"sbert:{tiny('sbert')}").towers["text"]
     assert tower.embed(["red " * 30]).shape == (1, 32)  # 30 words and two special tokens fit exactly

@@ -258,8 +258,8 @@ def test_binding_that_the_linear_read_out_misses_is_told_by_the_other():
     verdict = judge([objects, *of_information(0.0, 0.94)], "XOR")
     assert verdict.sentence == (
         "XOR, in its own space, binds: a quadratic read-out recovers 94 % of what the values alone leave open (the "
-        "best of 2 read-outs tried), though linear probes do not show it (objects recognised in 46 %, a bag of concepts "
-        "in 48 %)."
+        "best of 2 read-outs tried), though linear probes do not show it (objects recognised in 46 %, a bag of "
+        "concepts in 48 %)."
     )
     assert verdict.tiles[4].answer == "yes"
 

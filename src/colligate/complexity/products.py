@@ -72,9 +72,7 @@ Factors = tuple[Tensor, Callable[[Tensor], Tensor]]
 """Factors of every penalty [penalty, column, axis], and what takes their products to the scale of the targets."""
 
 
-def _left_over(
-    data: Data, split: Split, plain: Rule
-) -> tuple[Float[Tensor, "scene dim"], Float[Tensor, " dim"]]:
+def _left_over(data: Data, split: Split, plain: Rule) -> tuple[Float[Tensor, "scene dim"], Float[Tensor, " dim"]]:
     """What the sum leaves of the fit part, in the embedding's own coordinates, and each coordinate's spread."""
     targets = data.targets[split.fit].double()
     left = (targets - plain(data.scenes[split.fit])) @ data.frame.axes.T

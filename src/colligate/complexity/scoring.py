@@ -230,7 +230,8 @@ class Scoring:
             parts.append(found)
         joined = {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
         squares = {
-            key: Squares(joined[f"errors.{key}"], joined[f"totals.{key}"]) for key in ("swap", "weighted", "weighted.swap")
+            key: Squares(joined[f"errors.{key}"], joined[f"totals.{key}"])
+            for key in ("swap", "weighted", "weighted.swap")
         }
         return Point(
             name, coverage, joined["rows"], joined["split"], {key: joined[key] for key in OUTCOMES},

@@ -23,6 +23,7 @@ from colligate.embedders.towers import LoadOptions as LoadOptions
 from colligate.embedders.towers import Model as Model
 from colligate.embedders.towers import NetworkTower as NetworkTower
 from colligate.embedders.towers import Tower as Tower
+from colligate.embedders.unreadable import UnreadableItemsError as UnreadableItemsError
 
 PREFIXES = {
     "sbert": "colligate.embedders.sentence_transformers",

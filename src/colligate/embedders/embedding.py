@@ -1,17 +1,20 @@
 """What a tower gives for the scenes of a world: vectors, layers and tokens, looked up in the store first."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from colligate.embedders.towers import Tower
+from colligate.embedders.unreadable import UnreadableItemsError
 from colligate.embeddings import Embeddings
 from colligate.engine import Report
 from colligate.records import WorkError
@@ -114,7 +117,9 @@ def embed_layers(
     """
 
     def look(items: Any, part: Tensor) -> dict[str, Tensor]:
-        return {name: checked(tower, given, part) for name, given in tower.embed_depth(items).items()}
+        with _rows_named(part):
+            given = tower.embed_depth(items)
+        return {name: checked(tower, vectors, part) for name, vectors in given.items()}
 
     return _looked_up(tower, world, _index(world, rows), look, "layers", store, None, progress, report)
 
@@ -146,7 +151,8 @@ def embed_tokens(
     index = _index(world, rows)
 
     def look(items: Any, part: Tensor) -> dict[str, Tensor]:
-        tokens, mask = tower.embed_tokens(items)
+        with _rows_named(part):
+            tokens, mask = tower.embed_tokens(items)
         numbers = tokens.shape[1] * tokens.shape[2] * len(index)
         if numbers > most:
             raise ValueError(f"the tokens of all scenes would be {numbers:,} numbers (at most {most:,} are read)")
@@ -256,9 +262,38 @@ def embed_items(tower: Tower, items: Any, rows: Int[Tensor, " row"] | None = Non
         rows: which rows of a world they are, for the message; None: counted from 0.
 
     Raises:
+        UnreadableItemsError: the tower can't read some of them; it names them by their rows.
         WorkError: the tower gives something else.
     """
-    return checked(tower, tower.embed(items), torch.arange(len(items)) if rows is None else rows)
+    index = torch.arange(len(items)) if rows is None else rows
+    with _rows_named(index):
+        given = tower.embed(items)
+    return checked(tower, given, index)
+
+
+@contextmanager
+def _rows_named(rows: Int[Tensor, " row"]) -> Generator[None, None, None]:
+    """Items that a tower can't read are named by the rows that hold them."""
+    try:
+        yield
+    except UnreadableItemsError as error:
+        raise error.at(rows.tolist()) from None
+
+
+def _is_sparse(given: Any) -> bool:
+    """Whether something holds only what isn't zero: a sparse tensor, or a sparse matrix of scipy."""
+    return (isinstance(given, Tensor) and given.layout != torch.strided) or hasattr(given, "tocsr")
+
+
+def _as_tensor(given: Any) -> Tensor | None:
+    """What a tower gave as a tensor on the CPU; None where it is none, nor becomes one."""
+    if given is None or isinstance(given, str | bytes) or _is_sparse(given):
+        return None
+    try:
+        whole = given if isinstance(given, Tensor) else torch.as_tensor(np.ascontiguousarray(given))
+        return whole.detach().cpu()
+    except (TypeError, ValueError, RuntimeError, NotImplementedError):
+        return None
 
 
 def checked(tower: Tower, given: Any, rows: Int[Tensor, " row"]) -> Tensor:
@@ -267,7 +302,15 @@ def checked(tower: Tower, given: Any, rows: Int[Tensor, " row"]) -> Tensor:
     Raises:
         WorkError: not one finite vector for each row.
     """
-    found, name = torch.as_tensor(given).detach().cpu(), type(tower).__name__
+    name = type(tower).__name__
+    found = _as_tensor(given)
+    if found is None:
+        what = f"a sparse {type(given).__name__}" if _is_sparse(given) else f"a {type(given).__name__}"
+        what = "None" if given is None else what
+        raise WorkError(
+            f"The {name} tower gave {what} for {len(rows)} items; expected one floating vector each, a tensor or array "
+            "[item, dim] that isn't sparse."
+        )
     if found.ndim != 2 or len(found) != len(rows) or not found.dtype.is_floating_point:
         raise WorkError(
             f"The {name} tower gave {found.dtype} {tuple(found.shape)} for {len(rows)} items; "

@@ -14,8 +14,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from colligate.embedders.folders import Told, look_over, misfit, read_json, room_for, shapes_of, told_plainly_of
 from colligate.embedders.towers import LoadOptions, Model, Network, Reader, Reading
-from colligate.embedders.weights import hub, model_folder, sha256_of_text
+from colligate.embedders.unreadable import outside
+from colligate.embedders.weights import first_line, hub, model_folder, sha256_of_text, unreachable
 
 _PREPROCESSING = ("mean", "std", "interpolation", "resize_mode")
 
@@ -89,6 +91,21 @@ class TextReader:
             return [len(ids) for ids in self.tokenizer.tokenizer(clean, truncation=False)["input_ids"]]
         return [len(self.tokenizer.encode(text)) + 2 for text in items]
 
+    def refused(self, items: Sequence[str]) -> dict[int, str]:
+        """Captions with a token that the network has no vector for, or one that is read for the end of the text."""
+        table = getattr(self._tower, "token_embedding", None)
+        inner = getattr(self.tokenizer, "tokenizer", None)
+        if inner is None or not isinstance(table, nn.Embedding):
+            return {}
+        ids = inner([self.tokenizer.clean_fn(text) for text in items], truncation=False)["input_ids"]
+        reasons = outside(ids, table.num_embeddings, inner)
+        if _pool_type(self._tower) == "argmax" and _ends_right(self._tower, self.tokenizer):
+            for i, each in enumerate(ids):
+                if (highest := max(each)) != inner.eos_token_id and i not in reasons:
+                    name = inner.convert_ids_to_tokens([highest])[0]
+                    reasons[i] = f"holds {name!r}, which this tower takes for the end of the text"
+        return reasons
+
     def read(self, items: Sequence[str], *, layers: bool) -> Reading:
         """One pass of the text tower."""
         module: Any = self.network.module
@@ -141,6 +158,14 @@ def _end_of_text(tower: Any, ids: Tensor) -> Tensor:
     if _pool_type(tower) == "argmax":
         return ids.argmax(dim=-1)
     return (ids == getattr(tower, "eos_id", getattr(tower, "text_eos_id", None))).int().argmax(dim=-1)
+
+
+def _ends_right(tower: Any, tokenizer: Any) -> bool:
+    """Whether the token that is pooled of a plain caption is the tokenizer's own end token."""
+    inner = getattr(tokenizer, "tokenizer", None)
+    end = getattr(tokenizer, "eot_token_id", None) if inner is None else inner.eos_token_id
+    ids = tokenizer(["a red cube"])
+    return end is not None and int(ids[0, int(_end_of_text(tower, ids))]) == end
 
 
 def _pool_type(tower: Any) -> str:
@@ -218,6 +243,11 @@ class PictureReader:
         """All pictures take the same."""
         return [0] * len(items)
 
+    def refused(self, items: Sequence[Any]) -> dict[int, str]:
+        """No picture is."""
+        del items
+        return {}
+
     def read(self, items: Sequence[Any], *, layers: bool) -> Reading:
         """One pass of the picture tower."""
         module: Any = self.network.module
@@ -258,19 +288,12 @@ def load(name: str, options: LoadOptions) -> Model:
             notes.extend(note)
             config = dict(open_clip.get_model_config(architecture))
         try:
-            module = open_clip.create_model(architecture, pretrained=weights, require_pretrained=True, **build)
-            tokenizer = _tokenizer(architecture, config, offline=options.offline)
+            with told_plainly_of(f"The model open_clip:{name}"):
+                _refuse_misfits(architecture, weights or folder, build)
+                module = _created(name, architecture, weights, build)
+                tokenizer = _tokenizer(architecture, config, offline=options.offline)
         except OSError as error:
             raise FileNotFoundError(f"open_clip:{name} needs a file that is not on this machine: {error}") from error
-        except (RuntimeError, KeyError, pickle.UnpicklingError) as error:
-            if "Required pretrained" in str(error):
-                raise FileNotFoundError(
-                    f"{name} holds no weights; put open_clip_model.safetensors beside open_clip_config.json."
-                ) from error
-            raise ValueError(
-                f"The weights of open_clip:{name} do not fit this architecture, or hold more than weights: "
-                f"{str(error).splitlines()[0]}"
-            ) from error
     module = module.to(device=options.torch_device, dtype=options.torch_dtype)
     transform = open_clip.transform.image_transform_v2(
         open_clip.transform.PreprocessCfg(**module.visual.preprocess_cfg), is_train=False
@@ -280,11 +303,65 @@ def load(name: str, options: LoadOptions) -> Model:
     settings = {"config": sha256_of_text(json.dumps(config, sort_keys=True, default=str)),
                 "activation": "quick_gelu" if quick else "gelu"}  # fmt: skip
     label = "local folder" if weights is None else architecture
+    tower = getattr(module, "text", module)
+    if _pool_type(tower) in {"argmax", "eos"} and not _ends_right(tower, tokenizer):
+        notes.append(
+            "This text tower doesn't read the tokenizer's own end token, so captions may be read in part only: compare "
+            "text_cfg's pool_type and eos_id with the tokenizer."
+        )
     readers: list[Reader] = [
         TextReader(network, tokenizer, _tokenizer_hash(tokenizer), label, settings, trims=_trims(module, tokenizer)),
         PictureReader(network, transform, label, settings),
     ]
     return Model(f"open_clip:{name}", options.towers(readers), tuple(notes))
+
+
+def _created(name: str, architecture: str, weights: str | None, build: Mapping[str, Any]) -> Any:
+    """The network with its weights.
+
+    Raises:
+        Told: they aren't its weights, or more than weights.
+    """
+    try:
+        return _library(name).create_model(architecture, pretrained=weights, require_pretrained=True, **build)
+    except (RuntimeError, KeyError, AssertionError, pickle.UnpicklingError) as error:
+        if "Required pretrained" in str(error):
+            lacking = f"{name} holds no weights; put open_clip_model.safetensors beside open_clip_config.json."
+            raise FileNotFoundError(lacking) from error
+        said = " ".join(line.strip() for line in str(error).splitlines()[:2])[:300]
+        raise Told(ValueError(
+            f"The weights of open_clip:{name} do not fit this architecture, or hold more than weights: {said}"
+        )) from error  # fmt: skip
+
+
+def _refuse_misfits(architecture: str, source: str | Path, build: Mapping[str, Any]) -> None:
+    """Compare the header of a safetensors file with the network that the config describes.
+
+    The library makes room for what the config says before it looks at the file, and resizes positions that differ.
+
+    Raises:
+        Told: the network is larger than its file, or a tensor has another shape.
+    """
+    path = Path(source)
+    found = sorted(path.glob("*.safetensors"), key=lambda one: one.name != "open_clip_model.safetensors")
+    file = path if path.is_file() else found[0] if found else None
+    if file is None or file.suffix != ".safetensors":
+        return
+    try:
+        held = shapes_of(file)
+        try:
+            with torch.device("meta"):
+                empty = _anew(architecture, {**build, "device": "meta"})
+        except Exception:
+            return  # what is wrong is said where it is built in earnest
+        room_for(empty, file.parent)
+        for tensor, wanted in ((name, tuple(value.shape)) for name, value in empty.state_dict().items()):
+            given = held.get(tensor, held.get(tensor.removeprefix("text.")))
+            single = {given, wanted} <= {(), (1,)}  # one number may be written as a list of one
+            if given is not None and given != wanted and not single:
+                raise misfit(file.parent, tensor, given, wanted)
+    except ValueError as error:
+        raise Told(error) from None
 
 
 def _library(name: str) -> Any:
@@ -334,20 +411,24 @@ def _resolve(architecture: str, source: str, *, offline: bool) -> tuple[str, dic
             f"{source} was trained with GELU, and {architecture} uses QuickGELU; "
             f"load open_clip:{architecture.removesuffix('-quickgelu')}/{source}."
         )
-    try:
-        weights = _on_this_machine(told) if offline else pretrained.download_pretrained(told)
-    except Exception as error:
-        raise FileNotFoundError(f"open_clip:{architecture}/{source} could not be fetched: {error}") from error
+    weights, reason = _on_this_machine(told), ""
+    if not weights and not offline:
+        reason = unreachable(None if told.get("hf_hub") else told.get("url")) or ""
+        try:
+            weights = None if reason else pretrained.download_pretrained(told)
+        except Exception as error:
+            reason = first_line(error)
     if not weights:
         where = told.get("hf_hub", "").strip("/") or told.get("url", "")
         if quick and open_clip.get_model_config(f"{architecture}-quickgelu") is not None:
             file_of = f"{architecture}-quickgelu"  # a bare file does not bring its tag's activation
         else:
             file_of = architecture
+        why = f" and could not be fetched: {reason}; fetch" if reason else ": fetch"
+        more = "" if not offline else "; or add --online (offline=False)"
         raise FileNotFoundError(
-            f"The weights of open_clip:{architecture}/{source} are not on this machine: fetch {where} where there is a "
-            f"network and name the file, open_clip:{file_of}/PATH/TO/FILE; or add "
-            "--online (offline=False)."
+            f"The weights of open_clip:{architecture}/{source} are not on this machine{why} {where} where there is a "
+            f"network and name the file, open_clip:{file_of}/PATH/TO/FILE{more}."
         )
     return weights, {"force_quick_gelu": quick, "force_preprocess_cfg": _preprocessing(told)}, []
 
@@ -377,8 +458,9 @@ def _folder_config(folder: Path) -> dict[str, Any]:
     path = folder / "open_clip_config.json"
     if not path.is_file():
         raise FileNotFoundError(f"{folder} holds no OpenCLIP model: open_clip_config.json is not there.")
-    told = json.loads(path.read_text())
-    if "model_cfg" not in told:
+    look_over(folder, path.name)
+    told = read_json(path)
+    if not isinstance(told.get("model_cfg"), dict):
         raise ValueError(f"{path} has no model_cfg; save the model with open_clip's push_to_hf_hub.save_for_hf.")
     return told["model_cfg"]
 

@@ -1,12 +1,18 @@
 """What a user names as `package.module:factory`: found, called, and its failures told in one sentence."""
 
+import contextlib
 import importlib
+import json
+import math
+import os
 import sys
 import traceback
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
+
+import torch
 
 from colligate.embedders.consent import check_consent
 from colligate.embedders.towers import KINDS, Model, Tower
@@ -66,7 +72,40 @@ def from_factory(name: str) -> Model:
                 f"{name} gave a {type(tower).__name__} under {kind!r}; expected an object with embed(items) and "
                 f"a kind of {', '.join(KINDS)}, a dict of them by kind, or a Model."
             )
+    for tower in towers.values():
+        _check_fingerprint(tower, name)
     return Model(name, {str(kind): _named(tower, name) for kind, tower in towers.items()})
+
+
+def _check_fingerprint(tower: Any, name: str) -> None:
+    """A fingerprint says what determines the vectors, in JSON: it names them in the store and in the record.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    with told_plainly(name):
+        told = getattr(tower, "fingerprint", None)
+    if told is None:
+        return
+    remedy = "give facts in JSON (texts, numbers, lists, objects by text), or None to have vectors never kept"
+    if not isinstance(told, Mapping):
+        raise ValueError(f"{name} has a {type(told).__name__} as its fingerprint; {remedy}.")
+    for key, value in told.items():
+        if not isinstance(key, str) or not _is_json(value):
+            raise ValueError(f"{name} has a fingerprint with {key!r}: a {type(value).__name__}, no JSON; {remedy}.")
+
+
+def _is_json(value: Any) -> bool:
+    """Whether JSON gives the value back as it is."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    if isinstance(value, Mapping):
+        return all(isinstance(key, str) and _is_json(one) for key, one in value.items())
+    if isinstance(value, list | tuple):
+        return all(map(_is_json, cast("list[Any]", value)))
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 class _Own:
@@ -107,11 +146,22 @@ def _named(tower: Any, name: str) -> Tower:
 
 @contextmanager
 def told_plainly(name: str) -> Generator[None, None, None]:
-    """Turn whatever the user's code raises into a sentence: its name, the exception, and the user's line."""
+    """Run the user's code apart from ours, and turn whatever it raises into a sentence: its name, and the user's line.
+
+    What it prints goes to stderr, since stdout is for results. What it sets for the whole process (torch's default
+    type, device and threads, whether gradients are taken, the current folder) holds while it runs, and not for us.
+    """
     try:
-        yield
-    except MemoryError:
+        with _stdout_apart(), _settings_apart(name):
+            yield
+    except (MemoryError, KeyboardInterrupt, GeneratorExit):
         raise
+    except SystemExit as error:
+        where = _line(error)
+        raise WorkError(
+            f"{name} ended the program (sys.exit({error.code!r})){f' ({where})' if where else ''}; raise an exception "
+            "that says what is wrong, or give what was asked."
+        ) from None
     except Exception as error:
         said = " ".join(str(error).strip().splitlines()[:1]).rstrip(".")
         what = f"{type(error).__name__}: {said}" if said else type(error).__name__
@@ -119,7 +169,60 @@ def told_plainly(name: str) -> Generator[None, None, None]:
         raise WorkError(f"{name} raised {what}{f' ({where})' if where else ''}; put that right there.") from error
 
 
-def _line(error: Exception) -> str:
+@contextmanager
+def _stdout_apart() -> Generator[None, None, None]:
+    """Send to stderr what is printed, by Python or by what it calls."""
+    kept = None
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # a stream may be closed, or no file
+        sys.stdout.flush()
+        kept = os.dup(1)
+        os.dup2(2, 1)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        if kept is not None:
+            with contextlib.suppress(OSError, ValueError, AttributeError):
+                sys.stderr.flush()
+            os.dup2(kept, 1)
+            os.close(kept)
+
+
+_SETTINGS: tuple[tuple[Callable[[], Any], Callable[[Any], Any]], ...] = (
+    (torch.get_default_dtype, torch.set_default_dtype),
+    (torch.get_default_device, torch.set_default_device),
+    (torch.is_grad_enabled, lambda on: torch.autograd.set_grad_enabled(on)),
+    (torch.get_num_threads, torch.set_num_threads),
+    (os.getcwd, os.chdir),
+)
+"""What a process has one of: how it is read, and how it is set."""
+
+_theirs: dict[str, list[Any]] = {}
+"""Name of a user's embedder -> settings as its code left them."""
+
+
+@contextmanager
+def _settings_apart(name: str) -> Generator[None, None, None]:
+    ours = [get() for get, _ in _SETTINGS]
+    _set(_theirs.get(name, ours))
+    try:
+        yield
+    finally:
+        left = [get() for get, _ in _SETTINGS]
+        if left != ours:
+            _theirs[name] = left
+        else:
+            _theirs.pop(name, None)
+        _set(ours)
+
+
+def _set(wanted: list[Any]) -> None:
+    for (get, put), value in zip(_SETTINGS, wanted, strict=True):
+        if get() != value:
+            put(value)
+
+
+def _line(error: BaseException) -> str:
     """File and line of the user's that an exception comes from: the innermost that no library or part of ours holds."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}, line {error.lineno}"

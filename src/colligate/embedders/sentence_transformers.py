@@ -2,6 +2,8 @@
 
 import copy
 import importlib.util
+import json
+import pickle  # noqa: TID251 (only to name the refusal that it raises)
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +15,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from colligate.embedders.folders import every_weight_fits, look_over, told_plainly_of
 from colligate.embedders.towers import LoadOptions, Model, Network, Reading
+from colligate.embedders.unreadable import outside
 from colligate.embedders.weights import config_facts, hub, model_folder, sha256_of_files, sha256_of_text
 
 PACKAGED = "all-MiniLM-L6-v2"
@@ -75,6 +79,13 @@ class SentenceReader:
         return module.prompts.get(module.default_prompt_name) or "" if module.default_prompt_name else ""
 
     @property
+    def idle_prompts(self) -> dict[str, str]:
+        """Prompts that the folder registers and that no caption is read with."""
+        module: Any = self.network.module
+        prompts: Mapping[str, str | None] = getattr(module, "prompts", None) or {}
+        return {name: text for name, text in sorted(prompts.items()) if text and text != self._prompt}
+
+    @property
     def facts(self) -> Mapping[str, object]:
         """What determines the vectors beside the weights."""
         config = getattr(self._transformer, "config", None)
@@ -87,6 +98,7 @@ class SentenceReader:
             "modules_left_out": list(self.removed),
             "tokenizer": self.tokenizer_hash,
             "prompt": self._prompt,
+            **({"prompts_not_used": self.idle_prompts} if self.idle_prompts else {}),
             "max_tokens": self.max_tokens,
             "padding": "to the longest caption of the batch, masked",
         }
@@ -97,6 +109,15 @@ class SentenceReader:
         if self._transformer is None or tokenizer is None:
             return [0] * len(items)
         return [len(ids) for ids in tokenizer([self._prompt + text for text in items], truncation=False)["input_ids"]]
+
+    def refused(self, items: Sequence[str]) -> dict[int, str]:
+        """Captions with a token that the network has no vector for."""
+        tokenizer: Any = getattr(self.network.module, "tokenizer", None)
+        table = None if self._transformer is None else self._transformer.get_input_embeddings()
+        if tokenizer is None or not isinstance(table, nn.Embedding):
+            return {}
+        ids = tokenizer([self._prompt + text for text in items], truncation=False)["input_ids"]
+        return outside(ids, table.num_embeddings, tokenizer)
 
     def read(self, items: Sequence[str], *, layers: bool) -> Reading:
         """One pass through every module but Normalize."""
@@ -152,10 +173,16 @@ def load(name: str, options: LoadOptions) -> Model:
         folder = model_folder(hub_id, prefix="sbert", offline=options.offline)
     if not (folder / "modules.json").is_file() and not (folder / "config.json").is_file():
         raise FileNotFoundError(f"{folder} holds no model: neither modules.json nor config.json is there.")
-    with hub(offline=options.offline):
-        module = sentence_transformers.SentenceTransformer(
-            str(folder), device="cpu", local_files_only=True, trust_remote_code=False
-        )
+    _look_over_pipeline(folder)
+    plainly, fits = told_plainly_of(f"The model in {folder}"), every_weight_fits(folder, spare=("pooler.",))
+    try:
+        with hub(offline=options.offline), plainly, fits:
+            module = sentence_transformers.SentenceTransformer(
+                str(folder), device="cpu", local_files_only=True, trust_remote_code=False
+            )
+    except (OSError, pickle.UnpicklingError) as error:
+        first = str(error).strip().splitlines()[0]
+        raise FileNotFoundError(f"{folder} lacks readable weights, settings or tokenizer: {first}") from error
     removed = _drop_normalize(module)
     tokens = sorted(p for p in folder.rglob("*") if p.name in _TOKENIZER_FILES)
     network = Network(
@@ -167,6 +194,10 @@ def load(name: str, options: LoadOptions) -> Model:
         notes.append(f"The folder's {' and '.join(removed)} module is left out: the vectors are raw, not unit length.")
     if removed and options.normalize:
         notes.append("The vectors are divided by their length, as the folder's own Normalize module does.")
+    if reader.idle_prompts:
+        listed = ", ".join(f"{name}: {text!r}" for name, text in reader.idle_prompts.items())
+        used = f"with its default prompt {reader.facts['prompt']!r}" if reader.facts["prompt"] else "without a prompt"
+        notes.append(f"The folder registers prompts that are not used ({listed}); captions are read {used}.")
     return Model(f"sbert:{name}", options.towers([reader]), tuple(notes))
 
 
@@ -174,6 +205,28 @@ _TOKENIZER_FILES = {
     "tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "tokenizer_config.json", "spiece.model",
     "sentencepiece.bpe.model", "sentence_bert_config.json", "special_tokens_map.json",
 }  # fmt: skip
+
+
+def _look_over_pipeline(folder: Path) -> None:
+    """Refuse a pipeline of other modules than the library's own, and configs that no weights bear out.
+
+    Raises:
+        ValueError: one of its files is broken or names something else.
+    """
+    for each in (folder, *sorted(path for path in folder.iterdir() if path.is_dir())):
+        look_over(each, "config.json", "sentence_bert_config.json")
+    if not (folder / "modules.json").is_file():
+        return
+    try:
+        types = [str(one["type"]) for one in json.loads((folder / "modules.json").read_bytes())]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise ValueError(f"{folder / 'modules.json'} lists no modules with a type; fetch the model again.") from None
+    for kind in types:
+        if not kind.startswith("sentence_transformers."):
+            raise ValueError(
+                f"{folder / 'modules.json'} names the module {kind!r}, which is none of sentence-transformers' own; "
+                "code that comes with a model isn't run."
+            )
 
 
 def _packaged() -> Path | None:

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from colligate.embedders.unreadable import UnreadableItemsError as UnreadableItemsError
 from colligate.scenes.worlds import Kind
 
 KINDS: tuple[Kind, ...] = ("text", "picture", "scene")
@@ -233,6 +234,10 @@ class Reader(Protocol):
         """Tokens that each item takes; zeros where all items take the same."""
         ...
 
+    def refused(self, items: Sequence[Any]) -> Mapping[int, str]:
+        """Items that can't be read for another reason than their length: place -> why."""
+        ...
+
     def read(self, items: Sequence[Any], *, layers: bool) -> Reading:
         """One forward pass."""
         ...
@@ -382,6 +387,26 @@ class NetworkTower:
             padded[row, : len(tokens)], mask[row, : len(tokens)] = tokens, True
         return padded, mask
 
+    def unreadable(self, items: Sequence[Any]) -> dict[int, str]:
+        """Items that `embed` would refuse: their place among those given -> why; empty where it reads all.
+
+        Raises:
+            ValueError: the items are of another kind.
+        """
+        if not len(items):
+            return {}
+        distinct, rows = _distinct(items, self.kind)
+        reasons = self._unreadable(distinct, self.reader.lengths(distinct))
+        return {row: why for i, why in reasons.items() for row in rows[i]}
+
+    def _unreadable(self, items: Sequence[Any], lengths: Sequence[int]) -> dict[int, str]:
+        most = self.max_tokens
+        long = {
+            i: f"takes {length} tokens and this tower reads {most}"
+            for i, length in enumerate(lengths) if most is not None and length > most
+        }  # fmt: skip
+        return {**self.reader.refused(items), **long}
+
     def _read(
         self, items: Sequence[Any], vectors: Callable[[Reading], dict[str, Tensor]], *, layers: bool
     ) -> dict[str, Tensor]:
@@ -402,13 +427,9 @@ class NetworkTower:
             raise ValueError("There is nothing to embed; give at least one item.")
         distinct, rows = _distinct(items, self.kind)
         lengths = self.reader.lengths(distinct)
-        longest = max(lengths)
-        if self.max_tokens is not None and longest > self.max_tokens:
-            which = lengths.index(longest)
-            raise ValueError(
-                f"Caption {rows[which][0]} takes {longest} tokens and this tower reads {self.max_tokens}; "
-                f"shorten it ({distinct[which][:60]!r}...)."
-            )
+        if reasons := self._unreadable(distinct, lengths):
+            bad = {row: why for i, why in reasons.items() for row in rows[i]}
+            raise UnreadableItemsError(bad, {row: items[row] for row in bad})
         order = sorted(range(len(distinct)), key=lambda i: -lengths[i])
         size = self.batch_size or (64 if self.reader.network.device.type == "cpu" else 512)
         for start in range(0, len(order), size):

@@ -13,7 +13,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from colligate.embedders.folders import every_weight_fits, look_over, read_json, told_plainly_of
 from colligate.embedders.towers import LoadOptions, Model, Network, Reader, Reading
+from colligate.embedders.unreadable import outside
 from colligate.embedders.weights import config_facts, hub, model_folder, sha256_of_files
 
 
@@ -53,6 +55,11 @@ class TextReader:
     Poolings: `projected` is the vector in the space shared with pictures, `pooler` the same before CLIP's projection;
     `last` is the token that the pooler reads (CLIP: end of text; SigLIP: the last of the padded length), `mean` is over
     the caption's own tokens.
+
+    CLIP's pooler is told by the config where a text ends: the highest id in old configs, which an added token takes
+    from the end token. Here the tokenizer's own end token is read, whatever the config says, so that `projected` is the
+    projection of `last`. SigLIP's towers learned lower-case captions; where the tokenizer keeps case, captions are
+    lower-cased before.
     """
 
     network: Network
@@ -60,6 +67,7 @@ class TextReader:
     tokenizer: Any
     tokenizer_hash: str
     pad_to_full: bool = False
+    lowers: bool = False
 
     @property
     def kind(self) -> Literal["text"]:
@@ -108,11 +116,26 @@ class TextReader:
             "max_tokens": self.max_tokens,
             "padding": "to the longest caption of the batch" if self._trims else f"to {self.max_tokens} tokens",
             "padding_side": self.tokenizer.padding_side,
+            **({"case": "captions are lower-cased, which the tokenizer doesn't do"} if self.lowers else {}),
         }
+
+    def _said(self, items: Sequence[str]) -> list[str]:
+        return [text.lower() for text in items] if self.lowers else list(items)
 
     def lengths(self, items: Sequence[str]) -> list[int]:
         """Tokens of each caption, special ones included."""
-        return [len(ids) for ids in self.tokenizer(list(items), truncation=False)["input_ids"]]
+        return [len(ids) for ids in self.tokenizer(self._said(items), truncation=False)["input_ids"]]
+
+    def refused(self, items: Sequence[str]) -> dict[int, str]:
+        """Captions with a token that the network has no vector for, or that say the end token themselves."""
+        every = self.tokenizer(self._said(items), truncation=False)["input_ids"]
+        known = self.network.module.text_model.get_input_embeddings().num_embeddings  # type: ignore[union-attr]
+        reasons = outside(every, known, self.tokenizer)
+        end = self.tokenizer.eos_token_id
+        for i, ids in enumerate(every if self.family.causal else []):
+            if end in ids[:-1]:
+                reasons[i] = f"says {self.tokenizer.eos_token}, after which this tower reads nothing"
+        return reasons
 
     def read(self, items: Sequence[str], *, layers: bool) -> Reading:
         """One pass of the text tower."""
@@ -120,15 +143,16 @@ class TextReader:
         padding: dict[str, Any] = (
             {"padding": "longest"} if self._trims else {"padding": "max_length", "max_length": self.max_tokens}
         )
-        tokens = self.tokenizer(list(items), return_tensors="pt", return_attention_mask=True, **padding)
+        tokens = self.tokenizer(self._said(items), return_tensors="pt", return_attention_mask=True, **padding)
         ids, mask = (tokens[name].to(self.network.device) for name in ("input_ids", "attention_mask"))
         given = {"input_ids": ids, "attention_mask": mask} if self.family.causal else {"input_ids": ids}
         found = module.text_model(**given, output_hidden_states=layers, return_dict=True)
         outputs = {"projected": found.pooler_output}
+        last = mask.sum(1) - 1 if self.family.causal else torch.full_like(mask[:, 0], mask.shape[1] - 1)
         if self.family.projections:
             project = getattr(module, self.family.projections[0])
-            outputs = {"projected": project(found.pooler_output), "pooler": found.pooler_output}
-        last = mask.sum(1) - 1 if self.family.causal else torch.full_like(mask[:, 0], mask.shape[1] - 1)
+            pooled = found.last_hidden_state[torch.arange(len(last), device=last.device), last]
+            outputs = {"projected": project(pooled), "pooler": pooled}
         hidden = dict(enumerate(found.hidden_states)) if layers else {}
         return Reading(outputs, hidden, found.last_hidden_state, mask.bool(), {"last": last})
 
@@ -193,6 +217,11 @@ class PictureReader:
         """All pictures take the same."""
         return [0] * len(items)
 
+    def refused(self, items: Sequence[Any]) -> dict[int, str]:
+        """No picture is."""
+        del items
+        return {}
+
     def read(self, items: Sequence[Any], *, layers: bool) -> Reading:
         """One pass of the picture tower."""
         module: Any = self.network.module
@@ -235,18 +264,18 @@ def load(name: str, options: LoadOptions) -> Model:
     folder = model_folder(name, prefix="hf", offline=options.offline)
     if not (folder / "config.json").is_file():
         raise FileNotFoundError(f"{folder} holds no model: config.json is not there.")
-    kind = str(json.loads((folder / "config.json").read_text()).get("model_type"))
+    look_over(folder, "config.json", "preprocessor_config.json")
+    kind = str(read_json(folder / "config.json").get("model_type"))
     if kind not in _FAMILIES:
         raise ValueError(
             f"{name} is of the family {kind!r}; hf: reads {', '.join(_FAMILIES)}. Sentence embedders load with sbert:."
         )
     family = _FAMILIES[kind]
     try:
-        with hub(offline=options.offline):
-            module, found = transformers.AutoModel.from_pretrained(
-                folder, dtype=options.torch_dtype, local_files_only=True, trust_remote_code=False,
-                output_loading_info=True,
-            )  # fmt: skip
+        with hub(offline=options.offline), told_plainly_of(f"The model in {folder}"), every_weight_fits(folder):
+            module = transformers.AutoModel.from_pretrained(
+                folder, dtype=options.torch_dtype, local_files_only=True, trust_remote_code=False
+            )
             processor = transformers.AutoImageProcessor.from_pretrained(folder, local_files_only=True)
             tokenizer = (
                 transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True) if family.text else None
@@ -254,17 +283,13 @@ def load(name: str, options: LoadOptions) -> Model:
     except (OSError, pickle.UnpicklingError) as error:
         first = str(error).strip().splitlines()[0]
         raise FileNotFoundError(f"{folder} lacks readable weights, preprocessing or tokenizer: {first}") from error
-    if found["missing_keys"]:
-        raise ValueError(
-            f"The weights in {folder} lack {len(found['missing_keys'])} tensors of {type(module).__name__} "
-            f"(first: {sorted(found['missing_keys'])[0]}), which would be drawn at random; fetch the model again."
-        )
     config = copy.deepcopy(module.config)
     dtype = options.torch_dtype
     network = Network(
         module.to(options.torch_device), rebuild=lambda: transformers.AutoModel.from_config(config, dtype=dtype)
     )
     readers: list[Reader] = [PictureReader(network, family, processor)]
+    notes: tuple[str, ...] = ()
     if tokenizer is not None:
         if family.causal and tokenizer.padding_side != "right":
             raise ValueError(
@@ -272,8 +297,47 @@ def load(name: str, options: LoadOptions) -> Model:
                 "the right; set padding_side in its tokenizer_config.json."
             )
         files = sorted(p for p in Path(folder).iterdir() if p.name in _TOKENIZER_FILES)
-        readers.insert(0, TextReader(network, family, tokenizer, sha256_of_files(files)))
-    return Model(f"hf:{name}", options.towers(readers))
+        lowers = _lowers(tokenizer, kind)
+        readers.insert(0, TextReader(network, family, tokenizer, sha256_of_files(files), lowers=lowers))
+        notes = _text_notes(tokenizer, module, family, folder, lowers)
+    return Model(f"hf:{name}", options.towers(readers), notes)
+
+
+def _lowers(tokenizer: Any, kind: str) -> bool:
+    """Whether captions must be lower-cased here: SigLIP learned such ones, and not all its tokenizers do it."""
+    ids = [tokenizer(text)["input_ids"] for text in ("A RED CUBE", "a red cube")]
+    return kind.startswith("siglip") and ids[0] != ids[1]
+
+
+def _text_notes(tokenizer: Any, module: Any, family: Family, folder: Path, lowers: bool) -> tuple[str, ...]:
+    """What a reader should know about how captions become tokens.
+
+    Raises:
+        ValueError: a causal tower's tokenizer doesn't end captions with its end token.
+    """
+    notes = list[str]()
+    if lowers:
+        notes.append("Captions are lower-cased, as this family was trained; the tokenizer itself keeps case.")
+    if not family.causal:
+        return tuple(notes)
+    ids, end, told = (
+        tokenizer("a red cube")["input_ids"],
+        tokenizer.eos_token_id,
+        module.config.text_config.eos_token_id,
+    )
+    if end is None or ids[-1] != end:
+        raise ValueError(
+            f"The tokenizer in {folder} ends 'a red cube' with {tokenizer.convert_ids_to_tokens(ids[-1])!r} and not "
+            f"with its end token {tokenizer.eos_token!r}, which this tower reads; put the model's own tokenizer there."
+        )
+    above = max(tokenizer.get_vocab().values()) > end
+    if (told == 2 and above) or told not in (2, end):
+        what = "the highest id, which an added token has" if told == 2 else f"id {told}"
+        notes.append(
+            f"The end of a caption is read at {tokenizer.eos_token} (id {end}), the tokenizer's own end token; the "
+            f"config names {what}, where the library's own pooling would read."
+        )
+    return tuple(notes)
 
 
 _TOKENIZER_FILES = {

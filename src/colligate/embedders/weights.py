@@ -4,6 +4,8 @@ import hashlib
 import importlib.util
 import json
 import threading
+import urllib.error
+import urllib.request
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -86,16 +88,70 @@ def model_folder(name: str, *, prefix: str, offline: bool) -> Path:
     if path.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
         raise FileNotFoundError(f"There is no folder {name}; give {prefix}: a model's folder or a hub id.")
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
-    unread = ["*.onnx", "*.msgpack", "*.h5", "*.ot", "*.tflite", "onnx/*", "openvino/*", "coreml/*"]
+    if not offline and (reason := unreachable()) is not None:
+        try:
+            with hub(offline=True):
+                return Path(snapshot_download(name, local_files_only=True, ignore_patterns=_UNREAD))
+        except Exception:
+            raise FileNotFoundError(_to_fetch(name, prefix, f" and could not be fetched: {reason}")) from None
     try:
         with hub(offline=offline):
-            return Path(snapshot_download(name, local_files_only=offline, ignore_patterns=unread))
-    except (LocalEntryNotFoundError, HfHubHTTPError, HFValidationError, OSError) as error:
-        reason = "" if offline else f" and could not be fetched ({type(error).__name__})"
-        raise FileNotFoundError(
-            f"The weights of {name} are not on this machine{reason}: fetch them once with `hf download {name}` where "
-            f"there is a network, then name the folder they are in, {prefix}:FOLDER; or add "
-            "--online (offline=False)."
-        ) from None
+            return Path(snapshot_download(name, local_files_only=offline, ignore_patterns=_UNREAD))
+    except MemoryError:
+        raise
+    except Exception as error:  # beside the hub's own errors, whatever its HTTP library and a proxy raise
+        reason = "" if offline else f" and could not be fetched: {first_line(error)}"
+        raise FileNotFoundError(_to_fetch(name, prefix, reason, online=not offline)) from None
+
+
+_UNREAD = ["*.onnx", "*.msgpack", "*.h5", "*.ot", "*.tflite", "onnx/*", "openvino/*", "coreml/*"]
+
+TIME_OUT = 10.0
+"""Seconds after which the network is given up."""
+
+
+def first_line(error: BaseException) -> str:
+    """What an error of a library says, in one line without its full stop."""
+    said = " ".join(str(error).strip().splitlines()[:1])[:200].rstrip(".: ")
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
+def _to_fetch(name: str, prefix: str, reason: str, *, online: bool = True) -> str:
+    """The sentence on weights that aren't here."""
+    more = "" if online else "; or add --online (offline=False)"
+    return (
+        f"The weights of {name} are not on this machine{reason}; fetch them once with `hf download {name}` where "
+        f"there is a network, then name the folder they are in, {prefix}:FOLDER{more}."
+    )
+
+
+def unreachable(address: str | None = None) -> str | None:
+    """Why a place on the network can't be reached, asked once and for no longer than `TIME_OUT`; None where it can.
+
+    Libraries try again and again, each with time-outs of its own, and none for a name that isn't resolved.
+
+    Args:
+        address: an URL; by default that of the hub.
+    """
+    from huggingface_hub import constants
+
+    target = address or constants.ENDPOINT
+    found: list[str | None] = []
+
+    def ask() -> None:
+        try:
+            urllib.request.urlopen(urllib.request.Request(target, method="HEAD"), timeout=TIME_OUT).close()
+            found.append(None)
+        except urllib.error.HTTPError:
+            found.append(None)  # it answers; what it says of a file is told where the file is asked for
+        except Exception as error:
+            found.append(first_line(getattr(error, "reason", None) or error) if isinstance(error, OSError)
+                         else first_line(error))  # fmt: skip
+
+    asked = threading.Thread(target=ask, daemon=True)
+    asked.start()
+    asked.join(TIME_OUT)
+    if found:
+        return None if found[0] is None else f"{target} can't be reached ({found[0]})"
+    return f"{target} doesn't answer within {TIME_OUT:.0f} seconds"
