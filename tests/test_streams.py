@@ -51,7 +51,7 @@ def test_lists_and_options_go_into_a_pipe_that_is_closed_early():
     """These are printed by libraries, which would end the program themselves."""
     code, out, err = shell(("embedders",), "| head -1")
     assert (code, out.count("\n"), err) == (0, 1, "")
-    assert shell(("worlds", "--help"), "| true") == (0, "", "")
+    assert shell(("runs", "--help"), "| true") == (0, "", "")
 
 
 @pytest.mark.parametrize("how", ["2>&-", "2>&- <&-"])

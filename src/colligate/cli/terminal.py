@@ -73,7 +73,7 @@ def tell(sentence: str) -> None:
 def complain(text: str) -> None:
     """Print one sentence to stderr, after the traceback of what is being handled where COLLIGATE_DEBUG asks for it."""
     if os.environ.get("COLLIGATE_DEBUG", "") not in ("", "0") and sys.exc_info()[0] is not None:
-        traceback.print_exc()
+        sys.stderr.write(inert(traceback.format_exc(), lines=True))
     sys.stderr.write(f"colligate: {inert(' '.join(text.split(chr(10))))}\n")
 
 
