@@ -90,7 +90,7 @@ def change_a_header(name: str, data: Any, tiny: Callable[[str], Path], copy: Pat
     opened(named)
 
 
-QUICK = settings(max_examples=6, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=3, suppress_health_check=list(HealthCheck))
 LONG = settings(max_examples=150, suppress_health_check=list(HealthCheck))
 every = pytest.mark.parametrize("name", list(MODELS))
 

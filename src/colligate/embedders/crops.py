@@ -37,8 +37,8 @@ class Seen:
         mean, least = sum(self.shares) / len(self.shares), min(self.shares)
         width, height = self.box[2] - self.box[0], self.box[3] - self.box[1]
         return (
-            f"The model's preprocessing crops pictures to {width:.0%} of their width and {height:.0%} of their height: it "
-            f"shows {mean:.0%} of what stands out from the background (of {len(self.shares)} pictures; the worst: "
+            f"The model's preprocessing crops pictures to {width:.0%} of their width and {height:.0%} of their height: "
+            f"it shows {mean:.0%} of what stands out from the background (of {len(self.shares)} pictures; the worst: "
             f"{least:.0%}). Pad them to the shape that the model takes."
         )
 
