@@ -73,7 +73,7 @@ def _try(tower: Tower, world: World, rows: Tensor) -> list[Finding]:
     kind = cast("Kind", tower.kind)
 
     def embed(chosen: Tensor) -> Tensor:
-        given = tower.embed(world.items(kind, chosen))
+        given: Any = tower.embed(world.items(kind, chosen))
         return given.detach().cpu() if isinstance(given, Tensor) and given.ndim != 2 else checked(tower, given, chosen)
 
     embed(rows[:1])  # the first call may load and compile
