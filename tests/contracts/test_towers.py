@@ -9,7 +9,17 @@ from typing import Any
 import pytest
 import torch
 
-from colligate.embedders import Model, NetworkTower, NoControl, Tower, check_model, embed, load_model, random_init
+from colligate.embedders import (
+    Model,
+    NetworkTower,
+    NoControl,
+    Tower,
+    UnreadableItemsError,
+    check_model,
+    embed,
+    load_model,
+    random_init,
+)
 from colligate.scenes.worlds import World, load_world
 from colligate.store import Store
 
@@ -95,6 +105,18 @@ def test_nothing_is_found_wrong(name: str, load: Callable[..., Model], world: Wo
     assert {finding.tower for finding in found} == set(load(name).towers)
     expected = {"no-binding": {"distinct vectors"}}.get(name, set[str]())
     assert {finding.name for finding in found if finding.verdict in {"bad", "mind"}} <= expected
+
+
+@pytest.mark.parametrize("name", ["clip", "siglip", "siglip2", "sbert", "open_clip"])
+def test_a_caption_that_can_not_be_read_is_named_and_the_others_are_read(name: str, load: Callable[..., Model]) -> None:
+    tower = load(name).towers["text"]
+    assert isinstance(tower, NetworkTower)
+    captions = ["a red cube", "red " * 100, "a blue sphere", "blue " * 100]
+    with pytest.raises(UnreadableItemsError) as found:
+        tower.embed(captions)
+    assert list(found.value.reasons) == [1, 3]
+    assert tower.unreadable(captions) == found.value.reasons
+    assert len(tower.embed([captions[0], captions[2]])) == 2
 
 
 @every_network

@@ -28,6 +28,7 @@ from colligate.scenes.sources import read_labels
 from colligate.scenes.space import Scenes
 from colligate.scenes.worlds import World, load_world, render
 from colligate.store import Store
+from colligate.study.sources import crop_notes
 
 
 @pytest.fixture(scope="module")
@@ -424,6 +425,77 @@ def test_a_fingerprint_that_is_no_json_is_refused(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=rf"^apart:{factory} has a .*fingerprint.*; give facts in JSON .*or None"):
         load_model(f"apart:{factory}")
+
+
+class OfItsBatch(Counting):
+    """Reads single items apart, and takes a batch's mean off the others: the order changes nothing."""
+
+    share = 0.5
+
+    def embed(self, items: list[str]) -> torch.Tensor:
+        vectors = super().embed(items)
+        return vectors if len(items) == 1 else vectors + self.share * (vectors - vectors.mean(0))
+
+
+class OfItsSize(Counting):
+    """Other vectors in batches of more than forty, which is more than are tried at once otherwise."""
+
+    def embed(self, items: list[str]) -> torch.Tensor:
+        return super().embed(items).flip(1) if len(items) > 40 else super().embed(items)
+
+
+class OfItsTwins(Counting):
+    """Other vectors where most of a batch are copies of one item."""
+
+    def embed(self, items: list[str]) -> torch.Tensor:
+        vectors = super().embed(items)
+        return vectors.flip(1) if len(items) > 2 * len(set(items)) - 2 > 2 else vectors
+
+
+@pytest.mark.parametrize("tower", [OfItsBatch(), OfItsSize(), OfItsTwins()], ids=lambda tower: type(tower).__name__)
+def test_check_model_tells_vectors_that_depend_on_their_batch(tower: Counting, world: World) -> None:
+    found = check_model(Model("mine", {"text": tower}), world)
+    bad = [finding.name for finding in found if finding.verdict == "bad"]
+    assert bad, [(finding.name, finding.value) for finding in found]
+    assert all(finding.note == "Vectors depend on their batch." for finding in found if "difference" in finding.name and
+               finding.verdict == "bad")  # fmt: skip
+    plain = check_model(Model("mine", {"text": Counting()}), world)
+    assert not [finding for finding in plain if finding.verdict == "bad"]
+
+
+def _wide_pictures(folder: Path) -> Path:
+    """Two squares at the two ends of a picture three times as wide as high."""
+    from PIL import Image, ImageDraw
+
+    folder.mkdir()
+    lines = ["picture,slot1_color,slot2_color"]
+    for row, colors in enumerate([("red", "blue"), ("blue", "red"), ("green", "red"), ("red", "green")]):
+        picture = Image.new("RGB", (192, 64), "white")
+        for left, color in zip((4, 164), colors, strict=True):
+            ImageDraw.Draw(picture).rectangle((left, 20, left + 23, 43), fill=color)
+        picture.save(folder / f"{row}.png")
+        lines.append(f"{row}.png,{','.join(colors)}")
+    (folder / "labels.csv").write_text("\n".join(lines) + "\n")
+    return folder / "labels.csv"
+
+
+@pytest.mark.parametrize(
+    ("name", "prefix", "cut"),
+    [("clip", "hf", True), ("siglip", "hf", False), ("siglip2", "hf", False), ("open_clip", "open_clip", False)],
+)
+def test_a_crop_that_cuts_objects_off_is_told(
+    name: str, prefix: str, cut: bool, tiny: Callable[[str], Path], tmp_path: Path
+) -> None:
+    wide = read_labels(_wide_pictures(tmp_path / "wide"))
+    model = load_model(f"{prefix}:{tiny(name)}")
+    (shown,) = (one for one in check_model(model, wide) if one.name == "shown of the pictures")
+    assert (shown.value, shown.verdict) == (("0%", "mind") if cut else ("100%", "good"))
+    if cut:
+        assert re.search(
+            r"crops pictures to 3[2-5]% of their width and 100% of their height: it shows 0% of", shown.note
+        )
+    assert [bool(note) for note in crop_notes(model.towers["picture"], wide)] == ([True] if cut else [])
+    assert crop_notes(model.towers["picture"], load_world("clevr2d")) == (), "nothing is cut off a square picture"
 
 
 def test_a_tower_may_give_numpy(world: World) -> None:

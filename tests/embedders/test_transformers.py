@@ -167,7 +167,7 @@ def changed(folder: Path, copy: Path, **changes: Any) -> Path:
     ("name", "change", "said"),
     [
         ("clip", {"text_config__intermediate_size": 48}, r"mlp\.fc1\.bias is 64 in the file and 48 by the config"),
-        ("clip", {"vision_config__patch_size": 4}, r"patch_embedding\.weight is 32 x 3 x 8 x 8 in the file and 32 x 3 "),
+        ("clip", {"vision_config__patch_size": 4}, r"patch_embedding\.weight is 32 x 3 x 8 x 8 in the file and 32 "),
         ("clip", {"text_config__num_hidden_layers": 1}, r"hold text_model\S+\.layers\.1\..*, of a layer that its "),
         ("siglip", {"text_config__num_hidden_layers": 3}, r"lack 16 tensors of SiglipModel \(first: text_\S+\.2\."),
         ("dinov2", {"num_hidden_layers": 10**9}, r"config\.json says num_hidden_layers: 1,000,000,000, more than the "),

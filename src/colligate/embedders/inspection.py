@@ -1,12 +1,15 @@
 """Is this embedder what it seems? A dozen quick checks before a long run."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
 
+from colligate.embedders.crops import seen_of
+from colligate.embedders.embedding import checked
 from colligate.embedders.towers import Model, NetworkTower, Tower
 from colligate.embedders.trained import TrainedTower
 from colligate.embedders.trained_pair import TrainedPairTower
@@ -70,7 +73,8 @@ def _try(tower: Tower, world: World, rows: Tensor) -> list[Finding]:
     kind = cast("Kind", tower.kind)
 
     def embed(chosen: Tensor) -> Tensor:
-        return torch.as_tensor(tower.embed(world.items(kind, chosen))).detach().cpu()
+        given: Any = tower.embed(world.items(kind, chosen))
+        return given.detach().cpu() if isinstance(given, Tensor) and given.ndim != 2 else checked(tower, given, chosen)
 
     embed(rows[:1])  # the first call may load and compile
     started = time.perf_counter()
@@ -92,6 +96,12 @@ def _try(tower: Tower, world: World, rows: Tensor) -> list[Finding]:
     found.extend(_compared(kind, "one at a time", wide, torch.cat([embed(row[None]) for row in rows]).double()))
     shuffled = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))
     found.extend(_compared(kind, "shuffled", wide[shuffled], embed(rows[shuffled]).double()))
+    found.extend(_among_others(kind, embed, wide, rows, len(world.scenes)))
+    if kind == "picture" and (seen := seen_of(tower, cast("list[Any]", world.items(kind, rows)))) is not None:
+        told = f"{sum(seen.shares) / len(seen.shares):.0%}"
+        found.append(
+            Finding(kind, "shown of the pictures", told, "mind" if seen.sentence else "good", seen.sentence or "")
+        )
     distinct = len(torch.unique(wide, dim=0))
     told_apart = distinct == len(torch.unique(world.scenes[rows].ids))
     note = "" if told_apart else "Some different scenes share a vector."
@@ -124,6 +134,22 @@ def _compared(kind: str, how: str, expected: Tensor, given: Tensor) -> list[Find
         Finding(kind, f"{how}: largest difference", float(f"{difference:.3g}"), verdict, note[verdict]),
         Finding(kind, f"{how}: smallest cosine", round(cosine, 7), verdict),
     ]
+
+
+def _among_others(
+    kind: str, embed: Callable[[Tensor], Tensor], expected: Tensor, rows: Tensor, scenes: int
+) -> list[Finding]:
+    """The same items in batches of other sizes and beside other items: an item's vector is its own.
+
+    A tower may read single items apart, and a batch in another order has the same mean, so neither tells such towers.
+    """
+    pairs = torch.cat([embed(part) for part in rows.split(2)]).double()
+    sevens = torch.cat([embed(part) for part in rows.split(7)]).double()
+    others = torch.linspace(0, scenes - 1, 3 * len(rows)).long().add(1).remainder(scenes)
+    among = embed(torch.cat([others, rows]))[len(others) :].double()
+    repeated = embed(torch.cat([rows, rows[:1].expand(len(rows))]))[: len(rows)].double()
+    compared = {"two at a time": pairs, "seven at a time": sevens, "among others": among, "beside copies": repeated}
+    return [one for how, given in compared.items() for one in _compared(kind, how, expected, given)]
 
 
 def _facts(tower: Tower) -> list[Finding]:

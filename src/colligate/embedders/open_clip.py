@@ -248,11 +248,14 @@ class PictureReader:
         del items
         return {}
 
+    def pixels(self, items: Sequence[Any]) -> Tensor:
+        """The pixels that the network is shown."""
+        return torch.stack([self.transform(picture.convert("RGB")) for picture in items])
+
     def read(self, items: Sequence[Any], *, layers: bool) -> Reading:
         """One pass of the picture tower."""
         module: Any = self.network.module
-        pixels = torch.stack([self.transform(picture.convert("RGB")) for picture in items])
-        pixels = pixels.to(self.network.device, self.network.dtype)
+        pixels = self.pixels(items).to(self.network.device, self.network.dtype)
         if not self.poolings:
             return Reading({"projected": module.encode_image(pixels, normalize=False)}, {}, None, None, {})
         with _tokens_of(self._tower.transformer, every=layers) as seen:

@@ -222,10 +222,17 @@ class PictureReader:
         del items
         return {}
 
+    def _prepared(self, items: Sequence[Any]) -> Any:
+        return self.processor(images=[picture.convert("RGB") for picture in items], return_tensors="pt")
+
+    def pixels(self, items: Sequence[Any]) -> Tensor:
+        """The pixels that the network is shown."""
+        return self._prepared(items)["pixel_values"]
+
     def read(self, items: Sequence[Any], *, layers: bool) -> Reading:
         """One pass of the picture tower."""
         module: Any = self.network.module
-        inputs = self.processor(images=[picture.convert("RGB") for picture in items], return_tensors="pt")
+        inputs = self._prepared(items)
         given = {name: value.to(self.network.device) for name, value in inputs.items() if isinstance(value, Tensor)}
         given["pixel_values"] = given["pixel_values"].to(self.network.dtype)
         tower = module.vision_model if self.family.text else module

@@ -69,6 +69,9 @@ def environment() -> dict[str, object]:
         "transformers",
         "sentence-transformers",
         "open_clip_torch",
+        "pillow",
+        "torchvision",
+        "timm",
     )
     versions: dict[str, str] = {"python": platform.python_version()}
     for package in packages:

@@ -10,6 +10,7 @@ from typing import NamedTuple, cast
 import torch
 
 from colligate.embedders import Model, Tower, embed, load_model
+from colligate.embedders.crops import seen_of
 from colligate.embedders.precomputed import check_suffix, read_vectors
 from colligate.embedders.trained import TrainedTower
 from colligate.embedders.trained_pair import TrainedPairTower
@@ -50,6 +51,7 @@ def open_source(config: VectorsConfig, report: Report | None = None) -> Source:
     kind, notes = _choose_tower(config, model, world)
     tower = model.towers[kind]
     embeddings = embed(tower, world, store=store_of(config), progress=progress_of(report), report=report)
+    notes += crop_notes(tower, world)
     return Source(
         embeddings, config.embedder, world, tower, model,
         (*model.notes, *world.notes, *own, *notes, *embeddings.collapse()),
@@ -176,6 +178,15 @@ def _choose_tower(config: VectorsConfig, model: Model, world: World) -> tuple[st
     others = [kind for kind in able[1:] if kind != "scene"]
     notes = tuple(f"This is the {able[0]} tower; study the other with --tower {kind}." for kind in others)
     return able[0], notes
+
+
+def crop_notes(tower: Tower, world: World) -> tuple[str, ...]:
+    """What a picture tower's preprocessing cuts off, seen on a few pictures spread over the world."""
+    if tower.kind != "picture" or "picture" not in world.kinds:
+        return ()
+    rows = torch.linspace(0, len(world.scenes) - 1, min(16, len(world.scenes))).long()
+    seen = seen_of(tower, world.images(rows))
+    return () if seen is None or seen.sentence is None else (seen.sentence,)
 
 
 def labels_of(source: Source) -> tuple[bytes, tuple[str, ...]]:
