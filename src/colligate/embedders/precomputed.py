@@ -26,8 +26,8 @@ from colligate.scenes.worlds import World
 
 PICKLES = (".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib", ".npz")
 """Suffixes of files that are, or may hold, pickles; none is opened."""
-_LEAST_VALUES, _MOST_PACKED = 100_000_000, 64
-"""Numbers that a Parquet file may always unpack to, and how many for each of its bytes: more are a bomb."""
+_LEAST_BYTES, _MOST_PACKED = 512 * 1024 * 1024, 256
+"""Bytes that a Parquet file may always unpack to, and how many for each of its own: more are a bomb."""
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
@@ -276,16 +276,18 @@ def _read_parquet(path: Path) -> _File:
 
     try:
         file = pq.ParquetFile(path)
-        held = sum(
-            file.metadata.row_group(g).column(c).num_values
-            for g in range(file.metadata.num_row_groups)
-            for c in range(file.metadata.num_columns)
-        )
-        if held > max(_LEAST_VALUES, _MOST_PACKED * path.stat().st_size):
-            raise ValueError(f"it says that it unpacks to {held:,} values")
-        table = file.read()
-    except MemoryError:
-        raise
+        # Not asking for the columns' metadata, which ends the process where they are broken.
+        most, batches, held = max(_LEAST_BYTES, _MOST_PACKED * path.stat().st_size), list[Any](), 0
+        for batch in file.iter_batches(batch_size=4096):
+            batches.append(batch)
+            held += batch.nbytes
+            if held > most:
+                raise ValueError(f"it unpacks to more than {most:,} bytes")
+        table = pa.Table.from_batches(batches, schema=file.schema_arrow)
+    except pa.ArrowMemoryError as error:  # mostly a broken length; if not, the remedy is the same
+        raise ValueError(
+            f"{path} is a broken Parquet file, or needs more memory than there is ({first_line(error)}); save it again."
+        ) from None
     except Exception as error:  # whatever the library raises here is of the file
         raise ValueError(f"{path} is a broken Parquet file ({first_line(error)}); save it again.") from None
     are_lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
