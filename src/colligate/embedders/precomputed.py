@@ -5,6 +5,7 @@ their content, whatever they are called.
 """
 
 import hashlib
+import io
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,6 +29,8 @@ PICKLES = (".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib", ".npz")
 """Suffixes of files that are, or may hold, pickles; none is opened."""
 _LEAST_BYTES, _MOST_PACKED = 512 * 1024 * 1024, 256
 """Bytes that a Parquet file may always unpack to, and how many for each of its own: more are a bomb."""
+_LONGEST_HEADER = 100_000
+"""Bytes at the start of a .npy file that may hold its header."""
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
@@ -243,12 +246,13 @@ def _read_npy(path: Path) -> Tensor:
     try:
         with warnings.catch_warnings(), path.open("rb") as file:
             warnings.simplefilter("ignore")  # of headers as old versions wrote them
-            version = np.lib.format.read_magic(file)
+            head = io.BytesIO(file.read(_LONGEST_HEADER))  # a header may claim to be 4 GB long
+            version = np.lib.format.read_magic(head)
             read_header = (
                 np.lib.format.read_array_header_1_0 if version[0] == 1 else np.lib.format.read_array_header_2_0
             )
-            shape, fortran, dtype = read_header(file)
-            start, size = file.tell(), path.stat().st_size
+            shape, fortran, dtype = read_header(head)
+            start, size = head.tell(), path.stat().st_size
     except MemoryError:
         raise
     except Exception as error:  # the header is a piece of Python, so any error of reading one may come
