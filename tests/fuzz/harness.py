@@ -121,7 +121,7 @@ def feed_apart(which: str, folder: Path, *, start: int, count: int, seconds: flo
         [sys.executable, "-c", script, *given], capture_output=True, text=True, check=False, env=environment,
         timeout=60 + 3 * seconds,
     )  # fmt: skip
-    assert done.returncode == 0, f"{which}: {done.stderr[-2000:]}"
+    assert done.returncode == 0, f"{which}: {(done.stderr[:1000], done.stderr[-1000:])}"
     return done.stdout
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tests.fuzz.harness import Reader
+    from fuzz.harness import Reader
 else:
     if "harness" not in sys.modules:  # loaded by path: tests aren't a package
         spec = importlib.util.spec_from_file_location("harness", Path(__file__).parent / "harness.py")

@@ -5,6 +5,7 @@ their content, whatever they are called.
 """
 
 import hashlib
+import io
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,8 +27,10 @@ from colligate.scenes.worlds import World
 
 PICKLES = (".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib", ".npz")
 """Suffixes of files that are, or may hold, pickles; none is opened."""
-_LEAST_VALUES, _MOST_PACKED = 100_000_000, 64
-"""Numbers that a Parquet file may always unpack to, and how many for each of its bytes: more are a bomb."""
+_LEAST_BYTES, _MOST_PACKED = 512 * 1024 * 1024, 256
+"""Bytes that a Parquet file may always unpack to, and how many for each of its own: more are a bomb."""
+_LONGEST_HEADER = 100_000
+"""Bytes at the start of a .npy file that may hold its header."""
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
@@ -243,12 +246,13 @@ def _read_npy(path: Path) -> Tensor:
     try:
         with warnings.catch_warnings(), path.open("rb") as file:
             warnings.simplefilter("ignore")  # of headers as old versions wrote them
-            version = np.lib.format.read_magic(file)
+            head = io.BytesIO(file.read(_LONGEST_HEADER))  # a header may claim to be 4 GB long
+            version = np.lib.format.read_magic(head)
             read_header = (
                 np.lib.format.read_array_header_1_0 if version[0] == 1 else np.lib.format.read_array_header_2_0
             )
-            shape, fortran, dtype = read_header(file)
-            start, size = file.tell(), path.stat().st_size
+            shape, fortran, dtype = read_header(head)
+            start, size = head.tell(), path.stat().st_size
     except MemoryError:
         raise
     except Exception as error:  # the header is a piece of Python, so any error of reading one may come
@@ -276,16 +280,18 @@ def _read_parquet(path: Path) -> _File:
 
     try:
         file = pq.ParquetFile(path)
-        held = sum(
-            file.metadata.row_group(g).column(c).num_values
-            for g in range(file.metadata.num_row_groups)
-            for c in range(file.metadata.num_columns)
-        )
-        if held > max(_LEAST_VALUES, _MOST_PACKED * path.stat().st_size):
-            raise ValueError(f"it says that it unpacks to {held:,} values")
-        table = file.read()
-    except MemoryError:
-        raise
+        # Not asking for the columns' metadata, which ends the process where they are broken.
+        most, batches, held = max(_LEAST_BYTES, _MOST_PACKED * path.stat().st_size), list[Any](), 0
+        for batch in file.iter_batches(batch_size=4096):
+            batches.append(batch)
+            held += batch.nbytes
+            if held > most:
+                raise ValueError(f"it unpacks to more than {most:,} bytes")
+        table = pa.Table.from_batches(batches, schema=file.schema_arrow)
+    except pa.ArrowMemoryError as error:  # mostly a broken length; if not, the remedy is the same
+        raise ValueError(
+            f"{path} is a broken Parquet file, or needs more memory than there is ({first_line(error)}); save it again."
+        ) from None
     except Exception as error:  # whatever the library raises here is of the file
         raise ValueError(f"{path} is a broken Parquet file ({first_line(error)}); save it again.") from None
     are_lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
