@@ -175,7 +175,7 @@ def chosen(group: Group, number: int, seed: int) -> list[Fault]:
     return sorted(random.Random(seed).sample(every, min(number, len(every))), key=lambda f: (f.path, f.start))
 
 
-def noticed(tests: tuple[str, ...], source: Path, seconds: int) -> bool:
+def noticed(tests: tuple[str, ...], source: Path, seconds: int, *, compiled: bool = False) -> bool:
     """Whether these tests fail on this copy of the code, in a process that inherits the libraries loaded here."""
     child = os.fork()
     if child == 0:
@@ -183,7 +183,9 @@ def noticed(tests: tuple[str, ...], source: Path, seconds: int) -> bool:
         os.dup2(sink, 1)
         os.dup2(sink, 2)
         sys.path.insert(0, str(source))
-        sys.dont_write_bytecode = True
+        sys.dont_write_bytecode = (
+            not compiled
+        )  # kept of the code without a fault alone, so that the rest is not compiled anew
         os.chdir(ROOT)
         import pytest
 
@@ -238,15 +240,18 @@ def main() -> None:
 
 def survivors_of(group: Group, tried: list[Fault], copy: Path) -> list[Fault]:
     """The faults that the tests of a group don't notice in a copy of the code."""
-    if noticed(group.tests, copy, 600):
+    if noticed(group.tests, copy, 600, compiled=True):
         raise SystemExit(f"Tests fail without any fault: {' '.join(group.tests)}")
     found = list[Fault]()
     for fault in tried:
         target = copy / "colligate" / fault.path.relative_to(SOURCE)
+        before = target.stat()
         text = fault.path.read_text(encoding="utf-8")
         target.write_text(fault.applied(text), encoding="utf-8")
+        os.utime(target, (before.st_atime, before.st_mtime + 10))  # what was compiled is told by its time
         killed = noticed(group.tests, copy, 300)
         target.write_text(text, encoding="utf-8")
+        os.utime(target, (before.st_atime, before.st_mtime))
         if not killed:
             found.append(fault)
         print(f"{'noticed ' if killed else 'SURVIVED'} {fault}", file=sys.stderr, flush=True)
