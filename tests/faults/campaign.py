@@ -46,11 +46,11 @@ def prepare(base: Path) -> None:
     import numpy as np
 
     from colligate.binding import object_table
-    from colligate.cli import main  # noqa: F401
     from colligate.scenes.space import ConceptSpace
     from colligate.scenes.worlds import World, labels_bytes
 
     for module in (
+        "cli",
         "study",
         "study.compare",
         "training.sweep",

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from injecting import Injection, Told, call
 from kills import subjects, whole
@@ -122,7 +123,7 @@ def foreign(base: Path) -> Iterator[Injection]:
     }.items():
         for sealed in (True, False):
 
-            def ran(at: Path, facts: dict[str, object] = facts, sealed: bool = sealed) -> list[str]:
+            def ran(at: Path, facts: Any = facts, sealed: bool = sealed) -> list[str]:
                 path = _copied(base, run, at) / "record.json"
                 record = json.loads(path.read_text())
                 kind = {"kind": "complexity"} if "families" in facts else {}
