@@ -114,7 +114,8 @@ def foreign(base: Path) -> Iterator[Injection]:
             told = call(verbs(base, "probe", f"runs/{other.name}")[verb], at)
             said = told.out + "".join(page.read_text() for page in other.glob("report.html"))
             word = "foreign" if verb == "runs" else "record of another run"
-            return told.wrong(0) + ([] if word in said else [f"{verb} doesn't show it"])
+            codes = (2,) if verb == "reproduce" else (0,)
+            return told.wrong(*codes) + ([] if word in said + told.err else [f"{verb} doesn't show it"])
 
         yield Injection(f"the record of another run, then {verb}", renamed)
     for name, facts in {
@@ -161,6 +162,7 @@ def _resealed(path: Path, facts: dict[str, object], *, sealed: bool = True) -> b
 
 def shards(base: Path) -> Iterator[Injection]:
     """Vectors in the store: harmed, emptied, in another's place, left over by a kill: the same numbers, and a word."""
+    whole(base, "probe")
     hows = {**HOWS, "gone": None, "another model's": None, "beside leftovers": None}
     for how in hows:
 
