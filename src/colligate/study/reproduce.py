@@ -88,8 +88,8 @@ def reproduce(
         store: folder of embedded vectors; None for the user's own.
 
     Raises:
-        ValueError: the run gathers others, its record is another run's, or its inputs can't be had, or are others than the record says, or it names
-            code of its own and `code` is False.
+        ValueError: the run gathers others, its record is another run's, its inputs can't be had or are others than the
+            record says, or it names code of its own and `code` is False.
         WorkError: a file of the run is missing or damaged.
 
     Example:
