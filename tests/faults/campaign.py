@@ -46,11 +46,11 @@ def prepare(base: Path) -> None:
     import numpy as np
 
     from colligate.binding import object_table
-    from colligate.cli import main  # noqa: F401
     from colligate.scenes.space import ConceptSpace
     from colligate.scenes.worlds import World, labels_bytes
 
     for module in (
+        "cli",
         "study",
         "study.compare",
         "training.sweep",
@@ -95,13 +95,14 @@ def campaign(names: list[str], *, short: int | None, say: Callable[[str], None])
                 except Exception as error:
                     wrong = [f"the check itself failed: {type(error).__name__}: {error}"]
                 failed += bool(wrong)
-                failures += [f"{one.name}: {'; '.join(wrong)}"] if wrong else []
+                if wrong:
+                    failures.append(f"{one.name}: {'; '.join(wrong)}")
+                    sys.stderr.write(f"FAILED  {failures[-1]}\n")
+                    sys.stderr.flush()
                 shutil.rmtree(at, ignore_errors=True)
             tried += len(some)
             rows.append(f"| {name} | {meaning} | {len(some)} | {failed} |")
             sys.stderr.write(f"{name}: {len(some)} injections, {failed} failures, {time.monotonic() - started:.0f} s\n")
-    for failure in failures:
-        say(f"FAILED  {failure}")
     say("| class | what is injected | injections | failures |\n|---|---|---|---|")
     for row in rows:
         say(row)

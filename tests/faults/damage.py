@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from injecting import Injection, Told, call
 from kills import subjects, whole
@@ -113,7 +114,8 @@ def foreign(base: Path) -> Iterator[Injection]:
             told = call(verbs(base, "probe", f"runs/{other.name}")[verb], at)
             said = told.out + "".join(page.read_text() for page in other.glob("report.html"))
             word = "foreign" if verb == "runs" else "record of another run"
-            return told.wrong(0) + ([] if word in said else [f"{verb} doesn't show it"])
+            codes = (2,) if verb == "reproduce" else (0,)
+            return told.wrong(*codes) + ([] if word in said + told.err else [f"{verb} doesn't show it"])
 
         yield Injection(f"the record of another run, then {verb}", renamed)
     for name, facts in {
@@ -122,7 +124,7 @@ def foreign(base: Path) -> Iterator[Injection]:
     }.items():
         for sealed in (True, False):
 
-            def ran(at: Path, facts: dict[str, object] = facts, sealed: bool = sealed) -> list[str]:
+            def ran(at: Path, facts: Any = facts, sealed: bool = sealed) -> list[str]:
                 path = _copied(base, run, at) / "record.json"
                 record = json.loads(path.read_text())
                 kind = {"kind": "complexity"} if "families" in facts else {}
@@ -160,6 +162,7 @@ def _resealed(path: Path, facts: dict[str, object], *, sealed: bool = True) -> b
 
 def shards(base: Path) -> Iterator[Injection]:
     """Vectors in the store: harmed, emptied, in another's place, left over by a kill: the same numbers, and a word."""
+    whole(base, "probe")
     hows = {**HOWS, "gone": None, "another model's": None, "beside leftovers": None}
     for how in hows:
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from injecting import Fault, Injection, Told, call, different, start
 from kills import SIZES, left, subjects, whole
@@ -26,7 +27,11 @@ def closed(*numbers: int) -> Fault:
 
 def onto(number: int, path: str) -> Fault:
     """Let a stream lead to a device."""
-    return lambda: os.dup2(os.open(path, os.O_WRONLY), number) and None
+
+    def fault() -> None:
+        os.dup2(os.open(path, os.O_WRONLY), number)
+
+    return fault
 
 
 def gone(number: int) -> Fault:
@@ -43,7 +48,13 @@ def gone(number: int) -> Fault:
 
 def encoded(coding: str) -> Fault:
     """Give the terminal another encoding."""
-    return lambda: [one.reconfigure(encoding=coding, errors="strict") for one in (sys.stdout, sys.stderr)] and None
+
+    def fault() -> None:
+        for name in ("stdout", "stderr"):
+            stream: Any = getattr(sys, name)
+            stream.reconfigure(encoding=coding, errors="strict")
+
+    return fault
 
 
 STREAMS: dict[str, tuple[Fault, tuple[int, ...]]] = {
@@ -134,7 +145,7 @@ def files(base: Path) -> Iterator[Injection]:
     for place, words in places.items():
         for kind, make in makes.items():
 
-            def check(at: Path, place: str = place, words: object = words, make: object = make) -> list[str]:
+            def check(at: Path, place: str = place, words: Any = words, make: Any = make) -> list[str]:
                 path = at / f"hostile{suffixes[place]}"
                 make(path)
                 return call(words(str(path)), at).wrong(2)

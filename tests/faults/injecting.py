@@ -79,7 +79,7 @@ def start(
     sys.stderr.flush()
     child = os.fork()
     if child:
-        return Running(child, *files)
+        return Running(child, files[0], files[1])
     code = 70
     try:
         os.setpgid(0, 0)
@@ -88,7 +88,7 @@ def start(
         for number, path in enumerate(files, 1):
             os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        coding = {"encoding": os.environ.get("PYTHONIOENCODING", "utf-8"), "errors": "strict"}
+        coding: dict[str, Any] = {"encoding": os.environ.get("PYTHONIOENCODING", "utf-8"), "errors": "strict"}
         sys.stdout, sys.stderr = (open(number, "w", closefd=False, **coding) for number in (1, 2))  # noqa: SIM115
         resource.setrlimit(resource.RLIMIT_CPU, (PROCESSOR, PROCESSOR + 1))
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

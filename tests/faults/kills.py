@@ -7,8 +7,9 @@ import signal
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-from injecting import OPERATIONS, Injection, call, counting, different, full_at, kill_at, numbers, start
+from injecting import OPERATIONS, Fault, Injection, call, counting, different, full_at, kill_at, numbers, start
 
 SIZES = ["--width", "16", "--heads", "1", "--dim", "8", "--batch", "8", "--steps", "4", "--warmup", "1"]
 SIZES += ["--evaluate-every", "2", "--checkpoint-every", "2", "--budget", "40", "--precision", "float32"]
@@ -83,18 +84,18 @@ def full(base: Path) -> Iterator[Injection]:
             yield Injection(f"{subject} from a read-only store that holds all", served)
 
 
-def _read_only(store: Path) -> "callable":
+def _read_only(store: Path) -> Fault:
     """Let nothing below a folder be written, as a drive does that was mounted so; root would pass permissions."""
 
     def fault() -> None:
         real, real_mkdir = os.open, os.mkdir
 
-        def opened(path: object, flags: int, *given: object, **named: object) -> int:
+        def opened(path: Any, flags: int, *given: Any, **named: Any) -> int:
             if str(path).startswith(str(store)) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
                 raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
             return real(path, flags, *given, **named)
 
-        def made(path: object, *given: object, **named: object) -> None:
+        def made(path: Any, *given: Any, **named: Any) -> None:
             if str(path).startswith(str(store)):
                 raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
             real_mkdir(path, *given, **named)

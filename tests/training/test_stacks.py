@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +25,7 @@ TINY = TrainConfig(
 
 
 def swept(runs: Path, **changes: Any) -> SweepConfig:
-    given = {"coverages": (0.5,), "spaces": ("6x6",), "widths": (16,), "seeds": 3, **changes}
+    given: dict[str, Any] = {"coverages": (0.5,), "spaces": ("6x6",), "widths": (16,), "seeds": 3, **changes}
     return SweepConfig(**given, train=TINY, runs=runs)
 
 
@@ -50,7 +50,7 @@ class Killed(BaseException):
 
 
 @contextmanager
-def killed_at(name: str, call: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def killed_at(name: str, call: int, monkeypatch: pytest.MonkeyPatch) -> Generator[list[str], None, None]:
     """Stop everything at the n-th call of a function of `Path` or `os`; what would then clean up does nothing."""
     owner = Path if hasattr(Path, name) else os
     real, calls = getattr(owner, name), list[str]()
@@ -188,9 +188,6 @@ def test_a_sweep_in_which_all_diverge_is_told(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(DivergedError, match="seed 0 was stopped"):
         sweep(swept(tmp_path, seeds=1))
     assert [run.state for run in list_runs(tmp_path)] == ["unfinished"]
-
-
-Change = Callable[[Path, Path], None]
 
 
 def of_another(run: Path, other: Path) -> None:

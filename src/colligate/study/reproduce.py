@@ -88,8 +88,8 @@ def reproduce(
         store: folder of embedded vectors; None for the user's own.
 
     Raises:
-        ValueError: the run gathers others, or its inputs can't be had, or are others than the record says, or it names
-            code of its own and `code` is False.
+        ValueError: the run gathers others, its record is another run's, its inputs can't be had or are others than the
+            record says, or it names code of its own and `code` is False.
         WorkError: a file of the run is missing or damaged.
 
     Example:
@@ -103,6 +103,8 @@ def reproduce(
     run = open_run(folder)
     record, before = run.record, run.rows
     way = _way(folder, record)
+    if run.of_another:
+        raise ValueError(f"{folder} holds the record of another run, {run.of_another}; name that run's own folder.")
     _same_files(folder, record, _config(folder, record, way, Path(), online, store))
     consent = nullcontext() if code else no_own_code(
         f"the record of {folder} names it; add --code (code=True) if you trust whoever wrote it"
