@@ -54,8 +54,8 @@ def test_a_sum_over_values_without_binding_is_the_first_thing_said():
     assert judge(ideal_bag(), "bag.npy").sentence == (
         "bag.npy embeds a scene as a sum of one vector per value (R² 0.999), with no evidence of binding: linear "
         "probes, a linear read-out and a quadratic read-out find none (0.00 of what the values alone leave open); it "
-        "names every value (100 %); objects are recognised in 46 %, a bag of concepts in 48 %; edits reach their target "
-        "in 34 %, a bag of concepts in 33 %."
+        "names every value (100 %); objects are recognised in 46 %, a bag of concepts in 48 %; edits reach their "
+        "target in 34 %, a bag of concepts in 33 %."
     )
 
 
@@ -258,8 +258,8 @@ def test_binding_that_the_linear_read_out_misses_is_told_by_the_other():
     verdict = judge([objects, *of_information(0.0, 0.94)], "XOR")
     assert verdict.sentence == (
         "XOR, in its own space, binds: a quadratic read-out recovers 94 % of what the values alone leave open (the "
-        "best of 2 read-outs tried), though linear probes do not show it (objects recognised in 46 %, a bag of concepts in "
-        "48 %)."
+        "best of 2 read-outs tried), though linear probes do not show it (objects recognised in 46 %, a bag of "
+        "concepts in 48 %)."
     )
     assert verdict.tiles[4].answer == "yes"
 
