@@ -42,10 +42,11 @@ Truth = Literal["binds", "blind", "below the noise"]
 
 @dataclass(frozen=True)
 class Known:
-    """An embedder whose answer is known: what it does, and whether it binds."""
+    """An embedder whose answer is known: what it does, whether it binds, and whether only half of the values do."""
 
     make: Callable[["Parts"], Tensor]
     truth: Truth
+    half: bool = False
 
 
 class Parts:
@@ -137,7 +138,7 @@ EMBEDDERS: Mapping[str, Known] = {
     ),
     "slots side by side": Known(lambda p: p.each.flatten(1), "binds"),
     "XOR": Known(Parts.under_a_sign, "binds"),
-    "half of the colours": Known(Parts.half, "binds"),
+    "half of the colours": Known(Parts.half, "binds", half=True),
 }  # fmt: skip
 """Name -> embedder."""
 
@@ -188,9 +189,10 @@ class Said:
         by = found.rests_on.name if found.rests_on is not None else ""
         return cls(found.answer, by, bool(share_that_binds(table)), judge(table.rows, name).sentence)
 
-    def wrong(self, truth: Truth) -> bool:
-        """Whether it claims what isn't so."""
-        return (self.answer == "yes" and truth == "blind") or (self.answer == "no" and truth == "binds")
+    def wrong(self, known: Known) -> bool:
+        """Whether it claims what isn't so: binding, none, or that some values are left out."""
+        false = {"blind": "yes", "binds": "no", "below the noise": ""}[known.truth]
+        return self.answer == false or (self.half and not known.half)
 
 
 Job = tuple[str, int, int, int]
@@ -242,7 +244,7 @@ def table(said: Mapping[Job, Said]) -> str:
         of = [one for job, one in said.items() if job[0] == name]
         by = ", ".join(dict.fromkeys(one.by for one in of if one.by))
         counts = [sum(one.answer == answer for one in of) for answer in ("yes", "no", "undecided")]
-        bad = sum(one.wrong(known.truth) for one in of)
+        bad = sum(one.wrong(known) for one in of)
         wrong[known.truth][0] += bad
         wrong[known.truth][1] += len(of)
         half = sum(one.half for one in of)
@@ -267,9 +269,9 @@ def main() -> None:
     said = dict[Job, Said]()
     for job, rows in taken(jobs(given.seeds, given.objects, given.slots, given.embedders), given.cache, given.workers):
         said[job] = Said.of(rows, job[0])
-        truth = EMBEDDERS[job[0]].truth
-        if given.sentences or said[job].wrong(truth):
-            print("WRONG" if said[job].wrong(truth) else "", job, said[job].sentence, flush=True)
+        known = EMBEDDERS[job[0]]
+        if given.sentences or said[job].wrong(known):
+            print("WRONG" if said[job].wrong(known) else "", job, said[job].sentence, flush=True)
     print(table(said))
 
 

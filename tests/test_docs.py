@@ -101,7 +101,18 @@ def produced() -> set[str]:
     unbound = subject_of(ConceptSpace(letter=list("abcdef")).all_scenes(2))  # says why not, under the same ids
     count = len(unbound.scenes)
     told = attention_rows(unbound, torch.ones(count, 1, 2), torch.ones(count, 1, dtype=torch.bool))
-    return {row.id for row in [*rows, *told]}
+    half = half_bound()
+    return {row.id for row in [*rows, *told, *probe_rows(half), *information_rows(half)]}
+
+
+def half_bound() -> Subject:
+    """Objects of every other colour bind, so that values can be told apart by how much they tell."""
+    scenes = ConceptSpace(color=6, shape=4).all_scenes(2)
+    generator = torch.Generator().manual_seed(0)
+    colours, shapes, objects = (torch.randn(size, 48, generator=generator) for size in (6, 4, 24))
+    bound = objects * (torch.arange(24) // 4 % 2 == 0)[:, None]
+    each = colours[scenes.values[..., 0]] + shapes[scenes.values[..., 1]] + bound[scenes.objects]
+    return Subject.of(Embeddings(each.sum(1), scenes), ByScene(fit=0.6, validation=0.2), Settings())
 
 
 def subject_of(scenes: Scenes) -> Subject:

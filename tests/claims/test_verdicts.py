@@ -38,7 +38,7 @@ SHORT = ("sum", "random", "counts and their products", "product", "product and o
 def test_what_is_said_of_a_known_embedder_is_so(bench: ModuleType, name: str) -> None:
     said = bench.Said.of(bench.measured(name, 24, 2, 0), name)
     assert said.answer == {"blind": "no", "binds": "yes"}[bench.EMBEDDERS[name].truth]
-    assert not said.wrong(bench.EMBEDDERS[name].truth)
+    assert not said.wrong(bench.EMBEDDERS[name])
     if name == "slots side by side":
         assert said.by == "quadratic"
 
@@ -48,7 +48,7 @@ def test_every_known_embedder_is_told_right_at_two_and_three_slots(bench: Module
     wrong = list[str]()
     for job in bench.jobs(1, (24,), (2, 3)):
         said = bench.Said.of(bench.measured(*job), job[0])
-        if said.wrong(bench.EMBEDDERS[job[0]].truth):
+        if said.wrong(bench.EMBEDDERS[job[0]]):
             wrong.append(f"{job}: {said.sentence}")
     assert not wrong
 

@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from colligate.embeddings import Embeddings
+from colligate.geometry.by_value import by_value
 from colligate.geometry.components import (
     Decomposition,
     Parts,
@@ -30,7 +31,7 @@ from colligate.geometry.removal import permute_names, remove
 from colligate.geometry.scoring import RetrievalLevels, Scorer, rescaled_rows
 from colligate.geometry.subject import ESTIMATORS, Subject
 from colligate.intervals import Intervals
-from colligate.probes import both_right, fit_probes
+from colligate.probes import ProbeOutcomes, both_right, fit_probes, swap_foils
 from colligate.records import Row
 
 
@@ -51,7 +52,25 @@ def probe_rows(subject: Subject) -> list[Row]:
     )
     if outcomes.ties is not None:
         found += [*_blind_to_binding(subject, score), score.mean("ties.probe.object", outcomes.ties)]
+        found += _swaps_by_value(subject, score, outcomes)
     return found
+
+
+def _swaps_by_value(subject: Subject, score: Scorer, outcomes: ProbeOutcomes) -> Iterator[Row]:
+    """Swaps for scenes that hold a value, and for those of the values whose swaps are told least."""
+    rows, swaps = subject.split.validation, outcomes.swaps
+    looked_at = subject.scenes[rows]
+    found = subject.probes.recognise(subject.embeddings.vectors[rows], looked_at).swaps
+    if swaps is None or found is None:
+        return
+    different, chance = score.swap_levels
+
+    def row(id: str, among: Tensor, **more: Any) -> Row:
+        level = float(chance[among].mean()) if bool(among.any()) else None
+        return score.mean(id, swaps, among, chance=level, bag_of_concepts=level, **more)
+
+    there = (swap_foils(looked_at) & subject.occurring).any(1).double()
+    yield from by_value("probe.object.swap", score.scenes, different, row, looked_at, found.double(), there)
 
 
 COUNTED = "no interval: counted from the values of the scenes, not sampled"
@@ -249,57 +268,13 @@ def _told(subject: Subject, readout: str, family: str | None, read: Callable[[],
         score.explained(f"information.{readout}.ratio", told.left, told.entropy, **levels),
     ]
     if family is None and told.chosen_on is not None:
-        for concept in range(subject.scenes.space.num_concepts):
-            found += _by_value(readout, concept, told, told.chosen_on, score)
-    return found
+        looked_at = told.chosen_on
 
+        def row(id: str, among: Tensor, **more: Any) -> Row:
+            return score.explained(id, told.left, told.entropy, among, bag_of_concepts=0.0, **more)
 
-FEWEST_VALUES = 4
-"""Fewest values of a concept that are divided into those which bind and those which may not."""
-CLEAR_GAP = 0.1
-"""How much more must be told of scenes that hold the next value before values are divided there."""
-
-
-def _by_value(readout: str, concept: int, told: Information, chosen_on: Information, score: Scorer) -> Iterator[Row]:
-    """The same for scenes that hold a value, then for scenes of nothing but the values that tell least.
-
-    Which values those are is chosen on the validation part: below the widest gap between two neighbours, at least two
-    on each side. An object that binds also tells what stands beside it, so only scenes without such an object show
-    those that don't.
-    """
-    subject, space = score.subject, score.scenes.space
-    holds, words = score.scenes.contains(concept), space.words[concept]
-    for value in range(space.sizes[concept]):
-        among = holds[:, value] & (told.entropy > 0)
-        if bool(among.any()):
-            yield score.explained(
-                f"information.{readout}.value.{space.names[concept]}", told.left, told.entropy, among,
-                concept=space.names[concept], family=words[value], bag_of_concepts=0.0,
-            )  # fmt: skip
-    least = _tell_least(chosen_on, subject.scenes[chosen_on.rows].contains(concept))
-    if least is None:
-        return
-    outside = (holds & ~least).any(1)
-    named = ", ".join(word for word, low in zip(words, least.tolist(), strict=True) if low)
-    for name, among in (("least", ~outside), ("others", outside)):
-        yield score.explained(
-            f"information.{readout}.{name}.{space.names[concept]}", told.left, told.entropy, among & (told.entropy > 0),
-            concept=space.names[concept], bag_of_concepts=0.0, family=f"{int(least.sum())} of {len(words)}",
-            reason=f"values that tell least: {named}",
+        found += by_value(
+            f"information.{readout}", score.scenes, told.entropy > 0, row,
+            subject.scenes[looked_at.rows], looked_at.entropy - looked_at.left, looked_at.entropy,
         )  # fmt: skip
-
-
-def _tell_least(told: Information, holds: Bool[Tensor, "scene value"]) -> Bool[Tensor, " value"] | None:
-    """The values below the widest gap in what is told of scenes that hold them; None where there is no clear one."""
-    holding = holds.double() * (told.entropy > 0).double()[:, None]
-    open_to_tell = told.entropy @ holding
-    if holds.shape[1] < FEWEST_VALUES or not bool((open_to_tell > 0).all()):
-        return None
-    share = 1 - (told.left @ holding) / open_to_tell
-    order = share.argsort()
-    gaps = share[order].diff()[1:-1]  # two values at least on each side
-    if float(gaps.max()) < CLEAR_GAP:
-        return None
-    least = torch.zeros(holds.shape[1], dtype=torch.bool)
-    least[order[: int(gaps.argmax()) + 2]] = True
-    return least
+    return found

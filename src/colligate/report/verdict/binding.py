@@ -162,17 +162,20 @@ def share_that_binds(table: Measured) -> str:
         >>> share_that_binds(Measured([least, others]))
         'half of the values of color bind (4 of 8); scenes of the others alone tell at most 10 %'
     """
-    for readout in ("quadratic", "linear"):
-        there = [row for row in table.rows if row.id.startswith(f"information.{readout}.") and not too_few(row)]
+    # Blind vectors are told nothing by read-outs of information, but may win half of all swaps.
+    for name, level in (("information.quadratic", 0.0), ("information.linear", 0.0), ("probe.object.swap", 0.5)):
+        there = [row for row in table.rows if row.id.startswith(f"{name}.") and not too_few(row)]
         others = {row.concept: row for row in there if ".others." in row.id}
         for least in (row for row in there if ".least." in row.id and row.concept in others):
-            beside = others[least.concept].low or 0.0
-            if compare(least, 0.0) == "yes" or (least.high or 0.0) >= beside / 2:
+            beside, most = others[least.concept].low or 0.0, least.high or 0.0
+            apart = most < beside / 2 if level == 0 else level < beside and most < beside
+            if compare(least, level) == "yes" or not apart:
                 continue
             few, of = (int(part) for part in (least.family or "0 of 0").split(" of "))
             many = "half" if 2 * few == of else f"{of - few}"
+            what = "tell at most" if level == 0 else "are told from their swaps in at most"
             return (
-                f"{many} of the values of {least.concept} bind ({of - few} of {of}); scenes of the others alone tell "
-                f"at most {percent(max(0.0, least.high or 0.0))}"
+                f"{many} of the values of {least.concept} bind ({of - few} of {of}); scenes of the others alone {what} "
+                f"{percent(max(0.0, most))}"
             )
     return ""

@@ -172,8 +172,9 @@ def _say_binding(table: Measured, tiles: Sequence[Tile], joined: bool, named: bo
         if found.clear[0].name == "swaps" and both is not None and both.value is not None:
             against += f"; a scene and its swap are both right in {percent(both.value)}, by chance in "
             against += percent(both.chance or 0.0)
-        how = " better than a bag of concepts" if better else ""
-        return f"{joint}in its own space, tells which object has which value{how} ({against})"
+        how, part = " better than a bag of concepts" if better else "", share_that_binds(table)
+        said = f"{joint}in its own space, tells which object has which value{how} ({against})"
+        return f"{said}; {part}" if part and tiles[4].answer != "yes" else said
     if yes and joined | (not joined and tiles[1].row is not None):
         return f"{joint}in its own space, binds: {_recovers(table)}{_though(tiles[1])}"
     if found.answer == "no" and row is not None and row.value is not None:
