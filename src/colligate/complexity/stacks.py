@@ -355,9 +355,7 @@ def _tried(
     return long[1] if long[0] < (1 - schedule.worth) * short[0] else short[1]
 
 
-def _finished(
-    data: Data, split: Split, output: _Output, picks: Int[Tensor, " axis"], schedule: Schedule
-) -> Fitted:
+def _finished(data: Data, split: Split, output: _Output, picks: Int[Tensor, " axis"], schedule: Schedule) -> Fitted:
     targets = data.targets[split.fit].double()
     total = float((targets - targets.mean(0)).square().sum())
     reached = 1 - min(output.errors[-1], output.spread) / total if total > 0 else None

@@ -14,11 +14,11 @@ from colligate.report.verdict.claims import (
     percent,
     rule_in_words,
 )
+from colligate.report.verdict.rules import carried, complexity_tile, none_of
 from colligate.report.verdict.tiles import (
     additive_tile,
     binds_nothing,
     bits_apart,
-    complexity_tile,
     edits_tile,
     information_tile,
     nothing_to_carry,
@@ -51,7 +51,7 @@ def judge(rows: Iterable[Row], name: str = "This model") -> Verdict:
     """
     table = Measured(rows)
     tiles = (values_tile(table), objects_tile(table), additive_tile(table), edits_tile(table), information_tile(table))
-    rules = complexity_tile(table)
+    rules = complexity_tile(table, nothing_to_carry(table), bits_apart(table))
     tiles = tiles if rules.row is None else (*tiles, rules)
     answers = [tile.answer for tile in tiles]
     if all(answer == "not measured" for answer in answers):
@@ -73,7 +73,7 @@ def judge(rows: Iterable[Row], name: str = "This model") -> Verdict:
         _say_additive(tiles[2], sum_of_values(table)),
         _say_edits(tiles[3], table),
         _say_information(tiles[4]),
-        _say_complexity(rules),
+        _say_complexity(rules, carried(table).tried),
         nothing_to_carry(table),
         bits_apart(table),
     )
@@ -109,12 +109,12 @@ def _say_bag(table: Measured, tiles: Sequence[Tile]) -> str:
     return "; ".join(part for part in (*parts, _say_untrained(tiles)) if part)
 
 
-def _say_complexity(tile: Tile) -> str:
+def _say_complexity(tile: Tile, tried: Sequence[Row]) -> str:
     row = tile.row
     if row is None or row.value is None or tile.answer in ("no verdict", "not measured"):
         return ""
     if tile.answer == "no":
-        return "no rule fitted on some objects tells which object has which value among others"
+        return f"{none_of(tried)}, fitted on some objects, tells which object has which value among others"
     if tile.answer == "undecided":
         said = "whether a rule fitted on some objects carries over to others is undecided"
         many = f" with {row.objects} objects" if row.objects else ""

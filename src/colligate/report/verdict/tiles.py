@@ -7,7 +7,6 @@ from colligate.report.verdict.claims import (
     TOO_FEW,
     Measured,
     Tile,
-    between,
     compare,
     fraction,
     percent,
@@ -209,12 +208,6 @@ def bits_apart(table: Measured) -> str:
     return "; ".join(said)
 
 
-def _wide(row: Row) -> str:
-    """An interval that decides nothing, and what would narrow it."""
-    ends = f"interval {fraction(row.low or 0.0)} to {fraction(row.high or 0.0)}"
-    return f"{ends} with {row.objects} objects; a world of more objects decides more" if row.objects else ends
-
-
 def nothing_to_carry(table: Measured) -> str:
     """What can be said of rules where probes read no more objects than a bag of concepts; "" where they do.
 
@@ -233,37 +226,3 @@ def nothing_to_carry(table: Measured) -> str:
     first = next(row for row in saved if (row.value or 0.0) >= 0.95 * most)
     rule = rule_in_words(first.family or "")
     return f"{said}; a {rule} is enough: it saves {first.value or 0.0:.0f} of {base.value:.0f} bits a scene"
-
-
-def complexity_tile(table: Measured) -> Tile:
-    """Does a rule carry over to unseen objects?"""
-    areas = table.families("complexity.area")
-    measured = [row for row in areas if row.value is not None]
-    row = max(measured, key=lambda one: one.value or 0.0) if measured else next(iter(areas), None)
-    answer, shown = compare(row, 0.0), between(table.area_coverages(row.family) if row is not None else ())
-    nothing = nothing_to_carry(table)
-    if nothing:
-        sentence = f"{nothing[0].upper()}{nothing[1:]}."
-    elif row is None or row.value is None or answer == "no verdict":
-        sentence = _unsaid(row, "Rules were", fraction)
-    elif answer == "undecided":
-        sentence = f"Fitted on {shown}, the best rule, a {rule_in_words(row.family or '')}, stands at "
-        sentence += f"{fraction(row.value)} (a bag of concepts at 0, the true vectors at 1), {_wide(row)}."
-    elif row.value < 0:
-        sentence = f"Fitted on {shown}, no rule reaches a bag of concepts on others; the best, a "
-        sentence += f"{rule_in_words(row.family or '')}, stands at {fraction(row.value)} "
-        sentence += "(a bag of concepts at 0, the true vectors at 1)."
-    else:
-        if answer == "yes":
-            answer = "yes" if row.value >= 0.75 else "largely" if row.value >= 0.5 else "partly"
-        sentence = f"Fitted on {shown}, a {rule_in_words(row.family or '')} goes {percent(row.value)} of the way"
-        sentence += " from a bag of concepts to the true vectors on others"
-        simple = next((one.value for one in measured if one.family == "additive"), None)
-        if simple is not None and row.family != "additive":
-            own = between(table.area_coverages("additive"))
-            sentence += f"; a sum of values goes {percent(simple) if simple >= 0 else fraction(simple)}"
-            sentence += f" (fitted on {own})" if own != shown else ""
-        sentence += "."
-    apart = bits_apart(table)
-    sentence += f" {apart[0].upper()}{apart[1:]}." if apart else ""
-    return Tile("complexity", "Rule carried over to unseen objects", answer, sentence, row, percent=False)
