@@ -30,7 +30,7 @@ def draws(*shape: int, seed: int = 3) -> Tensor:
 
 def rows_of(vectors: Tensor) -> list[Row]:
     curves = CurveSettings(
-        families=FAMILIES, coverages=(0.7,), pooled=6, draws=200, probes=ProbeSettings(strengths=(1e-6,))
+        families=FAMILIES, coverages=(0.7,), pooled=4, draws=200, probes=ProbeSettings(strengths=(1e-6,))
     )
     return complexity_rows(Embeddings(vectors, SCENES), ComplexitySettings(curves=curves, coded=()))
 
@@ -64,7 +64,7 @@ def as_it_is(vectors: Tensor) -> Tensor:
     return vectors
 
 
-CHANGES = [as_it_is, large_noise, scaled, offset, duplicated]
+CHANGES = [large_noise, *(pytest.param(one, marks=pytest.mark.long) for one in (as_it_is, scaled, offset, duplicated))]
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -76,6 +76,7 @@ def test_a_product_carries_over_whatever_the_axes(change: Callable[[Tensor], Ten
     assert (found.row.value or 0.0) > 0.8
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("change", [as_it_is, large_noise, scaled])
 def test_a_bag_never_carries_over(change: Callable[[Tensor], Tensor]):
     assert carried(Measured(rows_of(change(bag())))).answer not in ("yes", "largely", "partly")
