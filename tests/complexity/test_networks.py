@@ -72,12 +72,13 @@ def test_the_output_is_least_squares_together_with_the_sum(width):
     given = float((targets - targets.mean(0)).square().sum())
     least = float((targets - exact).square().sum())
     assert output.errors[-1] == pytest.approx(least, abs=2e-3 * given)
+    every = torch.ones(data.targets.shape[1], dtype=torch.int64)
     for candidate, error in enumerate(output.errors, start=1):
-        left = targets - output.rule(candidate)(SCENES[split.fit])
+        left = targets - output.rule(candidate * every)(SCENES[split.fit])
         assert float(left.square().sum()) == pytest.approx(error, rel=1e-3, abs=1e-5 * given)
     held = data.targets[split.validation].double()
-    for candidate, error in enumerate(output.on_validation().tolist()):
-        left = held - output.rule(candidate)(SCENES[split.validation])
+    for candidate, error in enumerate(output.on_validation().sum(1).tolist()):
+        left = held - output.rule(candidate * every)(SCENES[split.validation])
         assert float(left.square().sum()) == pytest.approx(error, rel=1e-3)
 
 

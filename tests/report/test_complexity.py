@@ -135,7 +135,7 @@ def test_the_verdict_says_which_rule_carries_over():
     assert tile.row is not None
     assert tile.row.family == "mlp1024"
     assert tile.sentence.startswith("Fitted on 20 to 80 % of the objects, a hidden layer of 1,024 units goes 80 % ")
-    assert "a sum of values goes 30 %." in tile.sentence
+    assert "from what is read in a sum of values to what is read in the true vectors" in tile.sentence
     assert "a hidden layer of 1,024 units, fitted on some objects, carries over to others" in verdict.sentence
 
 

@@ -1,7 +1,7 @@
 """A scene minus its swap: what is left of a vector once all that a bag of concepts knows is taken off.
 
-R2 on unseen objects counts the variance of a scene, nearly all of which its values explain whatever goes with which. The
-contrast holds only what tells a scene from the one in which two objects have exchanged a value.
+R2 on unseen objects counts the variance of a scene, nearly all of which its values explain whatever goes with which.
+The contrast holds only what tells a scene from the one in which two objects have exchanged a value.
 """
 
 from dataclasses import dataclass

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from colligate.complexity.approximators import ROUNDING, Approximator, Data, Fitted, training_r2
+from colligate.complexity.approximators import ROUNDING, Additive, Approximator, Data, Fitted, training_r2
 from colligate.complexity.contrast import Swaps
 from colligate.complexity.families import PAPER_FAMILIES, STRICT_FAMILIES, family
 from colligate.complexity.metric import Metric
@@ -78,6 +78,7 @@ class Curves:
         settings: how.
         points: families by coverages.
         ceiling: what the probes read from the true vectors of the same scenes.
+        sums: the sum of values at every coverage, whether or not it is among the families: where areas begin.
         notes: what a reader should know.
         largest: shares of the variance of the largest principal axes.
         swaps: scenes and their swaps.
@@ -87,6 +88,7 @@ class Curves:
     settings: CurveSettings
     points: list[Point]
     ceiling: list[Point]
+    sums: list[Point]
     notes: tuple[str, ...] = ()
     largest: tuple[float, ...] = ()
     swaps: Swaps | None = None
@@ -150,11 +152,10 @@ def coverage_curve(
     ceiling = [scoring.point("ceiling", coverage, of, None) for coverage, of in of_coverage.items()]
     seen = {coverage: tuple(not unseen_values(embeddings.scenes, member.split.fit) for member in of)
             for coverage, of in of_coverage.items()}  # fmt: skip
-    points = list[Point]()
+    points, told = list[Point](), report or _silent
     fitting = side_by_side(lambda one: _fit(one, data, members, settings.seed), families)
     for i, one in enumerate(families):
-        if report is not None:
-            report(one.name, i, len(families))
+        told(one.name, i, len(families))
         fits = next(fitting)
         for coverage, of in of_coverage.items():
             own = [fits[member] for member in of]
@@ -162,15 +163,37 @@ def coverage_curve(
             reached = [max(r2, r2 if f.reached is None else f.reached) for r2, f in zip(train, own, strict=True)]
             point = scoring.point(one.name, coverage, of, own)
             points.append(replace(point, train_r2=tuple(train), reached=tuple(reached), seen=seen[coverage]))
-    if report is not None:
-        report("scores", len(families), len(families))
+    told("scores", len(families), len(families))
+    sums = _sums(points, data, members, scoring, seen)
     points = _judged(points, families, settings.adequate)
     for coverage, reason in reasons.items():
         points += [_empty(one.name, coverage, reason) for one in families]
     frame = data[0].frame
     notes = (f"axes left out hold {frame.dropped:.1e} of the variance",)
     notes = (*notes, *filter(None, [every[0].reason]))
-    return Curves(embeddings, settings, points, ceiling, notes, frame.largest, scoring.swaps)
+    return Curves(embeddings, settings, points, ceiling, sums, notes, frame.largest, scoring.swaps)
+
+
+def _silent(name: str, done: int, of: int) -> None:
+    """Report to nobody."""
+
+
+def _sums(
+    points: Sequence[Point],
+    data: Sequence[Data],
+    members: Sequence[Member],
+    scoring: Scoring,
+    seen: Mapping[float, tuple[bool, ...]],
+) -> list[Point]:
+    """The sum of values at every coverage: that among the families, else one fitted for the purpose."""
+    sums = [point for point in points if point.family == Additive().name]
+    if not sums:
+        fits = _fit(Additive(), data, members, 0)
+        for coverage in seen:
+            of = [member for member in members if member.coverage == coverage]
+            point = scoring.point("additive", coverage, of, [fits[member] for member in of])
+            sums.append(replace(point, seen=seen[coverage]))
+    return [replace(point, adequate=(True,) * len(point.seen)) for point in sums]
 
 
 def _data(embeddings: Embeddings, settings: CurveSettings, readers: Readers, *, own: bool) -> list[Data]:

@@ -24,9 +24,9 @@ PAPER_FAMILIES = ("paper.additive", "paper.global_product", "paper.additive+glob
 def family(name: str, schedule: Schedule | None = None) -> Approximator:
     """The approximator of that name, or `package.module:factory` for one of your own.
 
-    additive, object_product, global_product, convolution (each with .shared), bag_quadratic, mlp<width>, bilinear<rank>,
-    object_product.head, global_product.head, forest, boosted; paper.additive, paper.mlp<width>, paper.global_product,
-    paper.additive+global_product.
+    additive, object_product, global_product, convolution (each with .shared), bag_quadratic, mlp<width>,
+    bilinear<rank>, object_product.head, global_product.head, forest, boosted; paper.additive, paper.mlp<width>,
+    paper.global_product, paper.additive+global_product.
 
     Raises:
         ValueError: no family has this name, or a factory of yours isn't there or gives something else.
@@ -60,7 +60,8 @@ def family(name: str, schedule: Schedule | None = None) -> Approximator:
     if name not in fixed:
         raise ValueError(
             f"No family is called {name!r}; take additive, bag_quadratic, object_product, global_product, convolution, "
-            "mlp<width>, bilinear<rank>, object_product.head, global_product.head, forest, boosted, or package.module:factory."
+            "mlp<width>, bilinear<rank>, object_product.head, global_product.head, forest, boosted, or "
+            "package.module:factory."
         )
     return fixed[name]()
 

@@ -1,22 +1,22 @@
 """Question 2 as rows of a table: coverage curves, what can be quoted of them, and code length."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
-from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 
 from colligate.complexity.approximators import Approximator
+from colligate.complexity.areas import summary_rows
 from colligate.complexity.code_length import CodeSettings, code_lengths
 from colligate.complexity.curves import Curves, CurveSettings, coverage_curve
+from colligate.complexity.estimates import Scorer, row_of, unsound
 from colligate.complexity.families import STRICT_FAMILIES, family
 from colligate.complexity.readers import Readers
 from colligate.complexity.scoring import Point
 from colligate.complexity.stacks import Schedule
 from colligate.embeddings import Embeddings
+<<<<<<< HEAD
 from colligate.intervals import Estimate, Intervals
 from colligate.measures import (
     bag_of_concepts_level,
@@ -24,6 +24,10 @@ from colligate.measures import (
     rescale,
 )
 from colligate.records import NO_CEILING, Row
+=======
+from colligate.measures import Estimate, ObjectBootstrap
+from colligate.records import Row
+>>>>>>> complexity
 
 CODED_FAMILIES = ("additive", "object_product", "global_product", "mlp256")
 """Whose code length is measured where the default families are fitted."""
@@ -84,12 +88,13 @@ def complexity_rows(
     curves = coverage_curve(embeddings, settings.curves, readers=readers, report=report)
     if report is not None:
         report("intervals", 0, 1)
-    rows = curve_rows(curves) + summary_rows(curves, settings.reach)
+    rows = curve_rows(curves) + summary_rows(curves, settings.reach) + axis_rows(curves)
     if settings.to_code and settings.curves.protocol == "strict":
         rows += code_rows(curves.embeddings, settings, report)
     return rows
 
 
+<<<<<<< HEAD
 class _Scorer:
     """Pooled outcomes as values with intervals."""
 
@@ -137,19 +142,21 @@ class _Scorer:
         return values.nan_to_num(), (~values.isnan()).double()
 
 
+=======
+>>>>>>> complexity
 def curve_rows(curves: Curves) -> list[Row]:
     """A row for each measure, family and coverage; what is unsound of a point stands in `reason`."""
-    scorer, found = _Scorer(curves), list[Row]()
+    scorer, found = Scorer(curves), list[Row]()
     for point in curves.points:
         if point.reason is not None:
-            found.append(_row(curves, "complexity.object", point, reason=point.reason))
+            found.append(row_of(curves, "complexity.object", point, reason=point.reason))
             continue
         found += _point_rows(scorer, point)
     for point in curves.ceiling:
         found.append(_scenes(curves, point))
         for kind in ("concept", "object"):
             estimate = scorer.estimate(point, *scorer.outcome(point, kind))
-            row = _row(curves, f"complexity.ceiling.{kind}", point, estimate)
+            row = row_of(curves, f"complexity.ceiling.{kind}", point, estimate)
             found.append(replace(row, **_levels(scorer, point, kind)))
     return found
 
@@ -158,10 +165,10 @@ def _scenes(curves: Curves, point: Point) -> Row:
     """How many scenes the rules of a coverage learn from, and of how many, where a budget cuts them."""
     fitted, there = (sum(of) / len(point.scenes) for of in zip(*point.scenes, strict=True))
     reason = f"a seeded choice of {there:,.0f} scenes of the objects fitted on" if there > fitted else None
-    return replace(_row(curves, "complexity.scenes", point, value=fitted, reason=reason), family=None)
+    return replace(row_of(curves, "complexity.scenes", point, value=fitted, reason=reason), family=None)
 
 
-def _levels(scorer: _Scorer, point: Point, kind: str) -> dict[str, float]:
+def _levels(scorer: Scorer, point: Point, kind: str) -> dict[str, float]:
     if kind == "concept":
         chance = float(scorer.concept_chance[point.rows].mean())
         return {"chance": chance, "bag_of_concepts": 1.0, "bag_of_concepts_strict": 1.0}
@@ -170,13 +177,22 @@ def _levels(scorer: _Scorer, point: Point, kind: str) -> dict[str, float]:
     return {}
 
 
-def _point_rows(scorer: _Scorer, point: Point) -> Iterator[Row]:
+def _point_rows(scorer: Scorer, point: Point) -> Iterator[Row]:
     curves, note = scorer.curves, unsound(point)
     for kind in ("concept", "object", "object.unseen", "object.swap", "retrieval", "retrieval.up_to_order"):
         estimate, levels = scorer.estimate(point, *scorer.outcome(point, kind)), _levels(scorer, point, kind)
-        yield replace(_row(curves, f"complexity.{kind}", point, estimate, reason=note), **levels)
+        yield replace(row_of(curves, f"complexity.{kind}", point, estimate, reason=note), **levels)
     estimate = scorer.estimate(point, point.errors, point.totals, complement=True)
-    yield _row(curves, "complexity.r2", point, estimate, reason=note, chance=0.0)
+    yield row_of(curves, "complexity.r2", point, estimate, reason=note, chance=0.0)
+    estimate = scorer.estimate(point, point.weighted.errors, point.weighted.totals, complement=True)
+    if estimate.value is None or math.isnan(estimate.value):
+        estimate = Estimate(None, reason="not measured under this protocol")
+    yield row_of(curves, "complexity.r2.weighted", point, estimate, reason=note, chance=0.0)
+    for id, squares in (("swap", point.swap), ("swap.weighted", point.weighted_swap)):
+        estimate = scorer.contrast([point], [squares])
+        yield row_of(curves, f"complexity.r2.{id}", point, estimate, reason=note, chance=0.0, bag_of_concepts=0.0)
+    reason = None if point.validated is not None else "nothing is held out to choose on, or objects aren't read"
+    yield row_of(curves, "complexity.validated", point, value=point.validated, reason=reason)
     for id, values in (
         ("train_r2", point.train_r2), ("reached_r2", point.reached), ("adequate", point.adequate),
         ("values_seen", point.seen), ("identified", point.identified),
@@ -189,13 +205,13 @@ def _point_rows(scorer: _Scorer, point: Point) -> Iterator[Row]:
         elif id == "train_r2":
             reason = fallen_back(point)
         mean = sum(given) / len(given) if given else None
-        yield _row(curves, f"complexity.{id}", point, value=mean, reason=reason)
-    yield _row(curves, "complexity.sound", point, value=point.sound)
+        yield row_of(curves, f"complexity.{id}", point, value=mean, reason=reason)
+    yield row_of(curves, "complexity.sound", point, value=point.sound)
     reason = None if point.strength is not None else "objects aren't read"
-    yield _row(curves, "complexity.strength", point, value=point.strength, reason=reason)
+    yield row_of(curves, "complexity.strength", point, value=point.strength, reason=reason)
     by_split = torch.tensor(point.by_split("object"), dtype=torch.float64)
     spread = float(by_split.std()) if len(by_split) > 1 and not by_split.isnan().any() else None
-    yield _row(
+    yield row_of(
         curves,
         "complexity.object.spread",
         point,
@@ -204,12 +220,21 @@ def _point_rows(scorer: _Scorer, point: Point) -> Iterator[Row]:
     )
 
 
+def axis_rows(curves: Curves) -> list[Row]:
+    """Shares of the variance that the largest principal axes hold: where one holds most, R2 is about little else."""
+    return [
+        Row(id="complexity.axis", on="all", protocol=curves.settings.protocol, family=f"{i + 1}", value=share)
+        for i, share in enumerate(curves.largest)
+    ]  # fmt: skip
+
+
 def fallen_back(point: Point) -> str | None:
     """In how many splits validation took the sum of values, and nothing of what the family adds to it, in words."""
     words = [chosen for chosen in point.chosen if chosen.startswith("no ")]
     return f"validation took {words[0]} in {len(words)} of {len(point.chosen)} splits" if words else None
 
 
+<<<<<<< HEAD
 def unsound(point: Point) -> str | None:
     """What keeps a point from being read as the family's: counts of its splits, in words."""
     total, words = len(point.seen), list[str]()
@@ -340,6 +365,8 @@ def _trapezoids(coverages: Sequence[float]) -> list[float]:
     return [weight / sum(weights) for weight in weights]
 
 
+=======
+>>>>>>> complexity
 def code_rows(
     embeddings: Embeddings, settings: ComplexitySettings, report: Callable[[str, int, int], None] | None = None
 ) -> list[Row]:

@@ -1,4 +1,4 @@
-"""A metric that doesn't depend on the scale of axes, in which contrasts are measured and noise is told from what is not.
+"""A metric that doesn't depend on the scale of axes: contrasts are measured in it, and noise is told from the rest.
 
 Rules are fitted in the vectors' principal axes, each axis by least squares and with a penalty of its own, so that no
 axis has a say in another. What looks at several axes at once looks through this metric.

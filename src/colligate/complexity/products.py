@@ -257,9 +257,10 @@ class CircularConvolution:
         axes, dim = data.frame.axes.float(), len(data.frame.axes)
 
         def find(split: Split, plain: Rule) -> Factors:
-            left, spread = _left_over(data, split, plain)
+            left, by_axis = _left_over(data, split, plain)
+            spread = by_axis.square().mean().sqrt()
             factors, size = object_factors(
-                data.scenes[split.fit], torch.fft.rfft(left, norm="ortho"), spread.square().mean().sqrt(), self.positions,
+                data.scenes[split.fit], torch.fft.rfft(left, norm="ortho"), spread, self.positions,
                 generator_of(split, seed), self.search,
             )  # fmt: skip
             return factors, lambda products: torch.fft.irfft(products * size, n=dim, norm="ortho").float() @ axes

@@ -67,6 +67,7 @@ class Point:
         adequate: whether the training fit is as good as this family is known to reach, of each split.
         chosen: what validation chose, of each split.
         strength: of the probes that read objects from the predictions.
+        validated: objects that they recognise in scenes of the validation objects, on which they were chosen.
         scenes: how many scenes each split's fit part has, and how many it would have without a budget.
         reason: why there is nothing to score.
     """
@@ -89,6 +90,7 @@ class Point:
     adequate: tuple[bool, ...] = ()
     chosen: tuple[str, ...] = ()
     strength: float | None = None
+    validated: float | None = None
     scenes: tuple[tuple[int, int], ...] = ()
     reason: str | None = None
 
@@ -198,10 +200,16 @@ class Scoring:
             vectors = data.frame.restore(inner)
         return _Predicted(inner, vectors)
 
-    def _choose(self, members: Sequence[Member], fits: Sequence[Fitted | None]) -> tuple[Readers, Readers]:
-        """The probes that recognise most values, and most objects, in predictions of the validation objects' scenes."""
-        if len(self.readers) == 1 or not any(len(member.split.validation) for member in members):
-            return self.readers[0], self.readers[0]
+    def _choose(
+        self, members: Sequence[Member], fits: Sequence[Fitted | None]
+    ) -> tuple[Readers, Readers, float | None]:
+        """The probes that recognise most values, and most objects, in predictions of the validation objects' scenes.
+
+        And how many objects the latter recognise there.
+        """
+        scored = sum(len(member.split.validation) for member in members)
+        if not scored:
+            return self.readers[0], self.readers[0], None
         hits = torch.zeros(2, len(self.readers), dtype=torch.float64)
         for member, fitted in zip(members, fits, strict=True):
             rows = member.split.validation
@@ -212,12 +220,13 @@ class Scoring:
                     objects = self._objects(readers, read, rows, self.occurring)["object"]
                     hits[1, i] += objects.nansum()
         best = hits.argmax(1).tolist()
-        return self.readers[best[0]], self.readers[best[1]]
+        objects = None if self.readers[0].probes[0].objects is None else float(hits[1].max()) / scored
+        return self.readers[best[0]], self.readers[best[1]], objects
 
     def point(self, name: str, coverage: float, members: Sequence[Member], fits: Sequence[Fitted] | None) -> Point:
         """Score one family on the test part of every fit; the true vectors without fits."""
         parts, each = list[dict[str, Tensor]](), fits or [None] * len(members)
-        of_values, of_objects = self._choose(members, each)
+        of_values, of_objects, validated = self._choose(members, each)
         for i, (member, fitted) in enumerate(zip(members, each, strict=True)):
             split, rows = member.split, member.split.test
             predicted = self._predicted(rows, member.fold, fitted)
@@ -240,11 +249,12 @@ class Scoring:
             identified=tuple(f.identified for f in fits or ()),
             chosen=tuple(f.chosen for f in fits or ()),
             strength=of_objects.probes[0].strengths.get("object"),
+            validated=validated,
             scenes=tuple((len(member.split.fit), member.available) for member in members),
         )  # fmt: skip
 
     def _squares(self, member: Member, inner: Float[Tensor, "row axis"]) -> dict[str, Tensor]:
-        """Squared errors and totals of scenes and of contrasts, in the vectors' own metric and in that of their fold."""
+        """Squared errors and totals of scenes and of contrasts, in the vectors' metric and in that of their fold."""
         data, rows = self.data[member.fold], member.split.test
         left = data.targets[rows].double() - inner.double()
         around = data.targets[rows].double() - data.targets[member.split.fit].double().mean(0)

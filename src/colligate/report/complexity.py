@@ -8,6 +8,7 @@ from colligate.report.figures import BLUE, GREY, VERMILLION, Figure, Level, Line
 from colligate.report.questions import Section, Study, call, findings, known, present
 from colligate.report.tables import Cell, Table, TableBuilder, decimals, words
 from colligate.report.verdict import Measured, Verdict, rule_in_words
+from colligate.report.verdict.claims import percent
 
 HOLLOW = (
     "Hollow: in most splits the objects fitted on don't determine the rule, never show some value, or the fit falls "
@@ -31,6 +32,14 @@ SUM_ALONE = (
 )
 
 
+CONTRAST = (
+    "Contrast with swaps: of a scene minus the one in which two objects have exchanged a value, both averaged over the "
+    "order of their objects, the share that a rule predicts among unseen objects, in axes of equal size weighted by "
+    "how much scenes share there. 0 for whatever is blind to swaps: a sum, a quadratic bag of concepts. R² counts the "
+    "values' variance above all, and is no evidence of binding."
+)
+
+
 def span(coverages: Sequence[float]) -> str:
     """The coverages of an area, as headings and labels have them.
 
@@ -49,19 +58,13 @@ def area_said(table: Measured) -> str:
     Example:
         >>> rows = [Row(id="complexity.area", on="test", family="additive", value=0.1)]
         >>> rows += [Row(id="rescaled.complexity.object", family="additive", coverage=c, value=0.1) for c in (0.2, 0.4)]
-        >>> area_said(Measured(rows))[112:]
+        >>> area_said(Measured(rows))[119:214]
         'mean over coverages (fit objects / all objects) of 20, 40 %. Over others, it is another number.'
     """
     found: dict[tuple[float, ...], list[str]] = {}
     for row in table.families("complexity.area"):
         if row.value is not None:
             found.setdefault(table.area_coverages(row.family), []).append(rule_in_words(row.family or ""))
-    areas = [row.value for row in table.families("complexity.area") if row.value is not None]
-    below = (
-        " Below 0: a bag of concepts that guesses among objects it can't tell apart would name more than are read in "
-        "the rule's predictions; where none are read, the area is that of no rule at all, and only "
-        "R\N{SUPERSCRIPT TWO} and bits tell rules apart."
-    )
     over = list[str]()
     for coverages, names in found.items():
         shown = (
@@ -69,9 +72,9 @@ def area_said(table: Measured) -> str:
         )
         over.append(shown if len(found) == 1 else f"{shown} for {', '.join(names)}")
     return (
-        "Area: objects recognised, where 0 is an ideal bag of concepts and 1 what the probes read from the true "
+        "Area: objects recognised, where 0 is what the probes read in a sum of values and 1 what they read in the true "
         f"vectors; mean over coverages (fit objects / all objects) of {'; '.join(over)}. Over others, it is another "
-        f"number.{below if min(areas, default=0.0) < 0 else ''}"
+        "number. An ideal bag of concepts, which knows exactly what values are there, stands beside it."
     )
 
 
@@ -243,6 +246,7 @@ def _summary(study: Study, by_family: Mapping[str, Sequence[tuple[float, Row]]])
     table = study.table
     areas = {row.family: row for row in table.families("complexity.area")}
     bits = {row.family: row for row in table.families("complexity.bits_saved")}
+    contrasts = {row.family: row for row in table.families("complexity.contrast")}
     coverages = sorted({x for places in by_family.values() for x, _ in places})
     shown = coverages if len(coverages) <= 2 else [coverages[(len(coverages) - 1) // 2], coverages[-2]]
     over = {table.area_coverages(family) for family, row in areas.items() if row.value is not None}
@@ -251,7 +255,8 @@ def _summary(study: Study, by_family: Mapping[str, Sequence[tuple[float, Row]]])
         "complexity",
         "Rules fitted on some objects, scored on scenes made only of others (the paper's Figures 4 and 8 as numbers).",
         (
-            "rule", area, *(f"objects, {100 * c:.0f} %" for c in shown), *(f"R², {100 * c:.0f} %" for c in shown),
+            "rule", area, "ideal bag of concepts", "contrast with swaps, R²",
+            *(f"objects, {100 * c:.0f} %" for c in shown), *(f"R², {100 * c:.0f} %" for c in shown),
             "R², random weights", "training R²", "most the fit reached", "validation took", "bits saved a scene",
             "sound splits",
         ),
@@ -269,6 +274,8 @@ def _summary(study: Study, by_family: Mapping[str, Sequence[tuple[float, Row]]])
         builder.add(
             rule_in_words(family),
             builder.value(areas.get(family)),
+            Cell(decimals(bag, 2)) if (bag := _bag(areas.get(family))) is not None else builder.absent(None),
+            builder.value(contrasts.get(family)),
             *(builder.value(values["object"].get((family, c))) for c in shown),
             *(builder.value(values["r2"].get((family, c))) for c in shown),
             Cell(decimals(control)) if control is not None else builder.absent(None),
@@ -282,10 +289,28 @@ def _summary(study: Study, by_family: Mapping[str, Sequence[tuple[float, Row]]])
         )
     return builder.build(
         *((area_said(table),) if any(row.value is not None for row in areas.values()) else ()),
+        *((CONTRAST,) if contrasts else ()),
+        *((_axes(study),) if _axes(study) else ()),
         *(BITS if any(row.value is not None for row in bits.values()) else ()),
         *((SUM_ALONE,) if any(_taken(row) for row in values["train_r2"].values()) else ()),
         "Training R² (of the rule that validation took), the most that the fit reached under any penalty, R² of the "
         "model with random weights, and sound splits are those of the largest coverage shown.",
+    )
+
+
+def _bag(row: Row | None) -> float | None:
+    return None if row is None else row.bag_of_concepts
+
+
+def _axes(study: Study) -> str:
+    """What share of the variance the largest axes hold."""
+    shares = [row.value for row in study.table.families("complexity.axis") if row.value is not None]
+    if not shares:
+        return ""
+    shown = ", ".join(percent(share) for share in shares)
+    return (
+        f"The {len(shares)} largest principal axes hold {shown} of the variance: R² is about them as far as they go. "
+        "The verdict rests on contrasts and probes, which don't depend on the scale of axes."
     )
 
 

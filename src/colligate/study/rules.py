@@ -11,7 +11,7 @@ from colligate.probes import ProbeSettings
 from colligate.records import Row
 from colligate.study.config import StudyConfig
 
-STUDIED = ("additive", "object_product", "mlp64", "mlp256")
+STUDIED = ("additive", "bag_quadratic", "object_product", "mlp64", "mlp256")
 """What a study fits unless told otherwise: the quickest that span the range."""
 
 

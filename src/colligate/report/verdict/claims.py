@@ -188,7 +188,8 @@ def rule_in_words(family: str) -> str:
         ('hidden layer of 1,024 units', 'sum of values', 'mine')
     """
     plain = {
-        "additive": "sum of values", "object_product": "sum and product within objects",
+        "additive": "sum of values", "bag_quadratic": "quadratic bag of concepts",
+        "object_product": "sum and product within objects",
         "global_product": "sum and product over the scene", "convolution": "sum and convolution within objects",
         "object_product.head": "sum and mixed products within objects",
         "global_product.head": "sum and mixed products over the scene",

@@ -24,12 +24,20 @@ from colligate.report.verdict.claims import (
     percent,
     rule_in_words,
 )
+<<<<<<< HEAD
 from colligate.report.verdict.edits import edits_tile, say_edits
+=======
+from colligate.report.verdict.rules import carried, complexity_tile, none_of
+>>>>>>> complexity
 from colligate.report.verdict.tiles import (
     additive_tile,
     bits_apart,
+<<<<<<< HEAD
     by_slot,
     complexity_tile,
+=======
+    edits_tile,
+>>>>>>> complexity
     information_tile,
     nothing_to_carry,
     objects_tile,
@@ -61,7 +69,7 @@ def judge(rows: Iterable[Row], name: str = "This model") -> Verdict:
     """
     table = Measured(rows)
     tiles = (values_tile(table), objects_tile(table), additive_tile(table), edits_tile(table), information_tile(table))
-    rules = complexity_tile(table)
+    rules = complexity_tile(table, nothing_to_carry(table), bits_apart(table))
     tiles = tiles if rules.row is None else (*tiles, rules)
     answers = [tile.answer for tile in tiles]
     if all(answer == "not measured" for answer in answers):
@@ -79,9 +87,15 @@ def judge(rows: Iterable[Row], name: str = "This model") -> Verdict:
     rest = (
         _doubt_objects(table, tiles[1]),
         _say_additive(tiles[2], sum_of_values(table)),
+<<<<<<< HEAD
         say_edits(table),
         _say_information(table, tiles),
         _say_complexity(rules),
+=======
+        _say_edits(tiles[3], table),
+        _say_information(tiles[4]),
+        _say_complexity(rules, carried(table).tried),
+>>>>>>> complexity
         nothing_to_carry(table),
         bits_apart(table),
     )
@@ -122,12 +136,12 @@ def _say_bag(table: Measured, tiles: Sequence[Tile]) -> str:
     return "; ".join(part for part in (*parts, _say_untrained(tiles)) if part)
 
 
-def _say_complexity(tile: Tile) -> str:
+def _say_complexity(tile: Tile, tried: Sequence[Row]) -> str:
     row = tile.row
     if row is None or row.value is None or tile.answer in ("no verdict", "not measured"):
         return ""
     if tile.answer == "no":
-        return "no rule fitted on some objects tells which object has which value among others"
+        return f"{none_of(tried)}, fitted on some objects, tells which object has which value among others"
     if tile.answer == "undecided":
         said = "whether a rule fitted on some objects carries over to others is undecided"
         many = f" with {row.objects} objects" if row.objects else ""

@@ -17,7 +17,6 @@ from colligate.report.verdict.claims import (
     Answer,
     Measured,
     Tile,
-    between,
     compare,
     fraction,
     percent,
@@ -201,12 +200,6 @@ def bits_apart(table: Measured) -> str:
     return "; ".join(said)
 
 
-def _wide(row: Row) -> str:
-    """An interval that decides nothing, and what would narrow it."""
-    ends = f"interval {fraction(row.low or 0.0)} to {fraction(row.high or 0.0)}"
-    return f"{ends} with {row.objects} objects; a world of more objects decides more" if row.objects else ends
-
-
 def nothing_to_carry(table: Measured) -> str:
     """What can be said of rules where probes read no more objects than a bag of concepts; "" where they do.
 
@@ -225,6 +218,7 @@ def nothing_to_carry(table: Measured) -> str:
     first = next(row for row in saved if (row.value or 0.0) >= 0.95 * most)
     rule = rule_in_words(first.family or "")
     return f"{said}; a {rule} is enough: it saves {first.value or 0.0:.0f} of {base.value:.0f} bits a scene"
+<<<<<<< HEAD
 
 
 def complexity_tile(table: Measured) -> Tile:
@@ -259,3 +253,5 @@ def complexity_tile(table: Measured) -> Tile:
     apart = bits_apart(table)
     sentence += f" {apart[0].upper()}{apart[1:]}." if apart else ""
     return Tile("complexity", "Rule carried over to unseen objects", answer, sentence, row, percent=False)
+=======
+>>>>>>> complexity

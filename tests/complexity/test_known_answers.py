@@ -1,0 +1,162 @@
+"""What is said of rules, on embedders whose answer is known: by contrasts and probes, whatever the scale of axes."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from colligate.binding import no_binding, object_product
+from colligate.complexity.approximators import Data
+from colligate.complexity.contrast import Swaps
+from colligate.complexity.curves import CurveSettings
+from colligate.complexity.measurements import ComplexitySettings, complexity_rows
+from colligate.complexity.metric import Metric
+from colligate.embeddings import Embeddings
+from colligate.probes import ProbeSettings
+from colligate.records import Row
+from colligate.report.verdict.claims import Measured
+from colligate.report.verdict.rules import carried
+from colligate.scenes.space import ConceptSpace
+
+SPACE = ConceptSpace(color=7, shape=7)
+SCENES = SPACE.all_scenes(slots=2)
+FAMILIES = ("additive", "bag_quadratic", "object_product")
+
+
+def draws(*shape: int, seed: int = 3) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def rows_of(vectors: Tensor) -> list[Row]:
+    curves = CurveSettings(
+        families=FAMILIES, coverages=(0.7,), pooled=4, draws=200, probes=ProbeSettings(strengths=(1e-6,))
+    )
+    return complexity_rows(Embeddings(vectors, SCENES), ComplexitySettings(curves=curves, coded=()))
+
+
+def product() -> Tensor:
+    return object_product(SPACE, 2, 12)(SCENES.values).float()
+
+
+def bag() -> Tensor:
+    return no_binding(SPACE, 2, 12)(SCENES.values).float() + 0.3 * draws(len(SCENES), 12)
+
+
+def large_noise(vectors: Tensor) -> Tensor:
+    noise = draws(len(vectors), 3) * (1000 * vectors.var(0).mean()).sqrt()
+    return torch.cat([vectors, noise], dim=1)
+
+
+def scaled(vectors: Tensor) -> Tensor:
+    return vectors * 10 ** (3 * torch.linspace(0, 1, vectors.shape[1]))
+
+
+def offset(vectors: Tensor) -> Tensor:
+    return vectors + 20 * draws(1, vectors.shape[1])
+
+
+def duplicated(vectors: Tensor) -> Tensor:
+    return torch.cat([vectors, vectors[:, :7], vectors[:, :7]], dim=1)
+
+
+def as_it_is(vectors: Tensor) -> Tensor:
+    return vectors
+
+
+CHANGES = [large_noise, *(pytest.param(one, marks=pytest.mark.long) for one in (as_it_is, scaled, offset, duplicated))]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_product_carries_over_whatever_the_axes(change: Callable[[Tensor], Tensor]):
+    found = carried(Measured(rows_of(change(product()))))
+    assert (found.answer, found.coverages) == ("yes", (0.7,))
+    assert found.row is not None
+    assert found.row.family == "object_product"
+    assert (found.row.value or 0.0) > 0.8
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("change", [as_it_is, large_noise, scaled])
+def test_a_bag_never_carries_over(change: Callable[[Tensor], Tensor]):
+    assert carried(Measured(rows_of(change(bag())))).answer not in ("yes", "largely", "partly")
+
+
+def rotation(size: int) -> Tensor:
+    return torch.linalg.qr(draws(size, size).double())[0]
+
+
+def test_contrasts_are_measured_alike_under_any_invertible_map():
+    """A noisy product, mapped: the metric's squared lengths of the vectors stay what they were."""
+    scenes, half = SCENES, torch.arange(0, len(SCENES), 2)
+    vectors = (product() + 0.1 * draws(len(SCENES), 12)).double()
+    maps = [rotation(12), torch.diag(10 ** (3 * torch.linspace(0, 1, 12).double())), rotation(12) * 5 + 1]
+
+    def lengths(given: Tensor) -> Tensor:
+        data = Data.of(Embeddings(given, scenes), least=1e-11)
+        metric = Metric.of(data.targets, scenes, half)
+        return (data.targets.double() @ metric.measure).square().sum(1)
+
+    plain = lengths(vectors)
+    for one in maps:
+        assert torch.allclose(lengths(vectors @ one), plain, rtol=0.02, atol=0.05)
+
+
+def test_what_is_blind_to_swaps_predicts_none_of_the_contrast():
+    rows = rows_of(product())
+    for row in rows:
+        contrast = row.id in ("complexity.r2.swap", "complexity.r2.swap.weighted", "complexity.contrast")
+        if contrast and row.family in ("additive", "bag_quadratic") and row.value is not None:
+            assert row.value == pytest.approx(0.0, abs=1e-6)
+    found = {row.family: row for row in rows if row.id == "complexity.contrast"}
+    assert found["additive"].high == 0
+    own = found["object_product"]
+    assert own.value is not None
+    assert own.low is not None
+    assert own.value > 0.8
+    assert own.low > 0
+
+
+def test_a_contrast_averages_over_orders_and_leaves_nothing_of_a_sum():
+    swaps = Swaps.of(SCENES)
+    rows = torch.arange(len(SCENES))
+    sums = no_binding(SPACE, 2, 5)(SCENES.values)
+    every = torch.arange(len(swaps.pairs))
+    assert len(swaps.within(rows)) == len(swaps.pairs) == (7 * 6 // 2) ** 2
+    assert swaps.contrasts(every, rows, sums).abs().max() < 1e-5
+    assert swaps.contrasts(every, rows, product()).abs().max() > 0.1
+    some = torch.arange(len(SCENES) // 2)
+    few = Swaps.of(SCENES[some])
+    assert all(len(few.within(some[:k])) <= len(few.pairs) for k in (0, 10))
+
+
+def test_a_scene_of_one_order_alone_has_no_contrast():
+    once = SCENES[SCENES.objects[:, 0] <= SCENES.objects[:, 1]]
+    assert not len(Swaps.of(once).pairs)
+    three = ConceptSpace(color=3, shape=3).all_scenes(slots=3)
+    assert len(Swaps.of(three).pairs)
+
+
+def test_low_coverages_at_which_nothing_is_determined_do_not_decide():
+    found = [
+        Row(id="rescaled.complexity.object", on="test", family="mlp64", coverage=c, value=v, low=v - 0.1, high=v + 0.1,
+            bag_of_concepts=0.2, n=400, objects=40)
+        for c, v in ((0.6, -0.28), (0.8, 0.63))
+    ]  # fmt: skip
+    found.append(Row(id="complexity.contrast", on="test", family="mlp64", value=0.4, low=0.2, high=0.5, n=100))
+    told = carried(Measured(found))
+    assert (told.answer, told.coverages) == ("yes", (0.8,))
+    blind = [row if row.id != "complexity.contrast" else Row(id=row.id, on="test", family="mlp64", value=0.0, low=-0.01,
+             high=0.02, n=100) for row in found]  # fmt: skip
+    assert carried(Measured(blind)).answer == "no"
+
+
+def test_validation_objects_choose_among_rules():
+    found = list[Row]()
+    for family, height, validated in (("additive", 0.0, 0.1), ("mlp64", 0.9, 0.3), ("mlp256", 0.4, 0.8)):
+        found.append(Row(id="rescaled.complexity.object", on="test", family=family, coverage=0.8, value=height,
+                         low=height - 0.1, high=height + 0.1, bag_of_concepts=0.2, n=400, objects=40))  # fmt: skip
+        found.append(Row(id="complexity.validated", on="test", family=family, coverage=0.8, value=validated))
+    told = carried(Measured(found))
+    assert told.row is not None
+    assert told.row.family == "mlp256"
