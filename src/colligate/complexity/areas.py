@@ -11,7 +11,7 @@ from torch import Tensor
 from colligate.complexity.curves import Curves
 from colligate.complexity.estimates import Scorer, row_of, unsound
 from colligate.complexity.scoring import Point
-from colligate.measures import MIN_OBJECTS, ends, rescale
+from colligate.measures import rescale
 from colligate.records import NO_CEILING, Row
 
 
@@ -59,11 +59,11 @@ class _Ceiling(NamedTuple):
 
 
 class _Height(NamedTuple):
-    """Object recognition of one point, rescaled: its value in the data and in every draw, or why there is none."""
+    """Object recognition of one point, rescaled, and what each scene adds to its error; or why there is none."""
 
     point: Point
     value: float | None = None
-    draws: Tensor | None = None
+    influence: Tensor | None = None
     bag: float | None = None
     """Where the ideal bag of concepts stands on the same scale."""
     reason: str | None = None
@@ -84,43 +84,49 @@ def _height(scorer: Scorer, point: Point, sums: Point, top: _Ceiling) -> _Height
         return _Height(point, reason="in the sum's predictions as many objects are read as in the true vectors")
     (values, defined), (level, _), (highest, _) = (scorer.outcome(of, "object") for of in (point, sums, top.point))
     parts = scorer.sums(point, (values - level) * defined, (highest - level) * defined)
-    draws = parts[0] / torch.where(parts[1].abs() > 1e-9, parts[1], torch.nan)
-    return _Height(point, value, draws, (bag - base) / (ceiling - base))
+    return _Height(point, value, scorer.intervals.influence(*parts), (bag - base) / (ceiling - base))
 
 
 def _height_row(scorer: Scorer, height: _Height) -> Row:
     row = row_of(scorer.curves, "rescaled.complexity.object", height.point, reason=height.reason)
-    if height.value is None or height.draws is None:
+    if height.value is None or height.influence is None:
         return row
     counts = scorer.estimate(height.point, *scorer.outcome(height.point, "object"))
     row = replace(row, value=height.value, n=counts.n, objects=counts.objects, bag_of_concepts=height.bag)
     if counts.low is None:
         return replace(row, reason=counts.reason)
-    low, high = ends(height.draws, height.value)
-    return replace(row, low=low, high=high)
+    return _with_interval(scorer, row, height.value, height.influence, [height.point])
+
+
+def _with_interval(scorer: Scorer, row: Row, value: float, influence: Tensor, points: Sequence[Point]) -> Row:
+    """The row with the interval of its value; the sum of values stands at 0 by definition and needs none."""
+    if not bool(influence.any()):
+        return replace(row, low=value, high=value)
+    around = scorer.intervals.around(value, influence, scorer.scored(points))
+    reason = "; ".join(one for one in (row.reason, around.reason) if one) or None
+    return replace(row, low=around.low, high=around.high, objects=around.objects, reason=reason)
 
 
 def _area(scorer: Scorer, points: Sequence[Point], heights: Sequence[_Height]) -> Row:
     base = Row(id="complexity.area", on="test", protocol=scorer.curves.settings.protocol, family=points[0].family,
                seeds=max(len(p.split.unique()) for p in points) or None)  # fmt: skip
-    there = [(h.point.coverage, h.value, h.draws) for h in heights if h.value is not None and h.draws is not None]
+    there = [height for height in heights if height.value is not None]
     low = [f"{height.point.coverage:g}" for height in heights if height.reason == NO_CEILING]
     if not there and low:
         return replace(base, reason=f"{NO_CEILING} (coverage {', '.join(low)})")
     if not there:
         return replace(base, reason="at no coverage is this family identified, fitted adequately and shown every value")
-    coverages = [coverage for coverage, _, _ in there]
+    coverages = [height.point.coverage for height in there]
     weights = torch.tensor(_trapezoids(coverages), dtype=torch.float64)
-    value = float(torch.tensor([value for _, value, _ in there], dtype=torch.float64) @ weights)
+    value = float(torch.tensor([height.value for height in there], dtype=torch.float64) @ weights)
     bags = torch.tensor([height.bag for height in heights if height.bag is not None], dtype=torch.float64)
     base = replace(base, bag_of_concepts=float(bags @ weights))
-    objects = int(scorer.objects[torch.cat([p.rows for p in points])].any(0).sum())
+    objects = int(scorer.objects[torch.cat([height.point.rows for height in there])].any(0).sum())
     left_out = [f"{p.coverage:g}" for p in points if p.coverage not in coverages]
     reason = f"coverages {', '.join(left_out)} left out" if left_out else None
-    if objects < MIN_OBJECTS:
-        return replace(base, value=value, objects=objects, reason=reason)
-    around = ends((torch.stack([draws for _, _, draws in there], dim=1) * weights).sum(1), value)
-    return replace(base, value=value, low=around[0], high=around[1], objects=objects, reason=reason)
+    influence = torch.stack([height.influence for height in there if height.influence is not None], dim=1) @ weights
+    row = replace(base, value=value, objects=objects, reason=reason)
+    return _with_interval(scorer, row, value, influence, [height.point for height in there])
 
 
 def _contrast(scorer: Scorer, family: str, heights: Sequence[_Height]) -> Row:

@@ -9,15 +9,8 @@ from torch import Tensor
 
 from colligate.complexity.curves import Curves
 from colligate.complexity.scoring import Point, Squares
-from colligate.measures import (
-    MIN_OBJECTS,
-    MIN_SCENES,
-    Estimate,
-    ObjectBootstrap,
-    bag_of_concepts_level,
-    chance_level,
-    ends,
-)
+from colligate.intervals import Estimate, Intervals
+from colligate.measures import bag_of_concepts_level, chance_level
 from colligate.records import Row
 
 BLIND = 1e-6
@@ -25,12 +18,12 @@ BLIND = 1e-6
 
 
 class Scorer:
-    """Pooled outcomes as values with intervals; one resampling of the objects serves all."""
+    """Pooled outcomes as values with intervals."""
 
     def __init__(self, curves: Curves) -> None:
         self.curves = curves
         scenes = curves.embeddings.scenes
-        self.bootstrap = ObjectBootstrap(scenes.objects, draws=curves.settings.draws, seed=curves.settings.seed)
+        self.intervals = Intervals(scenes.objects, scenes.values, over=curves.settings.over)
         self.objects = scenes.contains_objects()
         occurring = self.objects.any(0)
         present = self.objects[:, occurring]
@@ -48,31 +41,22 @@ class Scorer:
         return float(self.levels[name][point.rows].mean())
 
     def sums(self, point: Point, upper: Tensor, lower: Tensor) -> Tensor:
-        """Per draw, the weighted sums of both."""
+        """Both added up by scene, since a scene may be scored in several splits."""
         stacked = torch.zeros(2, len(self.curves.embeddings), dtype=torch.float64)
         stacked[0].index_add_(0, point.rows, upper.double())
         stacked[1].index_add_(0, point.rows, lower.double())
-        return self.bootstrap.weighted_sums(stacked)
+        return stacked
 
     def estimate(self, point: Point, upper: Tensor, lower: Tensor, *, complement: bool = False) -> Estimate:
-        """A ratio of sums over the scored scenes, with its interval over objects."""
-        total, scored = float(lower.sum()), lower > 0
-        rows = point.rows[scored]
-        n, objects = len(rows.unique()), int(self.objects[rows].any(0).sum())
-        if total <= 0:
-            return Estimate(None, n=n, objects=objects, reason="nothing to score")
-        value = float(upper.sum()) / total
-        value = 1 - value if complement else value
-        if objects < MIN_OBJECTS or n < MIN_SCENES:
-            reason = f"no interval: {objects} objects and {n} scenes (needs {MIN_OBJECTS} and {MIN_SCENES})"
-            return Estimate(value, n=n, objects=objects, reason=reason)
-        return Estimate(value, *ends(self.ratios(point, upper, lower, complement=complement), value), n, objects)
+        """A ratio of sums over the scored scenes, or one minus it, with its interval."""
+        upper, lower = self.sums(point, upper, lower)
+        return self.intervals.explained(upper, lower, lower > 0) if complement else self.intervals.ratio(upper, lower)
 
-    def ratios(self, point: Point, upper: Tensor, lower: Tensor, *, complement: bool = False) -> Tensor:
-        """The same of every draw; NaN where a draw scores nothing."""
-        sums = self.sums(point, upper, lower)
-        ratios = torch.where(sums[1] > 0, sums[0] / sums[1].clamp(min=1e-300), torch.nan)
-        return 1 - ratios if complement else ratios
+    def scored(self, points: Sequence[Point]) -> Tensor:
+        """Which scenes have a part in any of these points."""
+        scored = torch.zeros(len(self.curves.embeddings), dtype=torch.bool)
+        scored[torch.cat([point.rows for point in points])] = True
+        return scored
 
     def outcome(self, point: Point, name: str) -> tuple[Tensor, Tensor]:
         """An outcome and where it is defined, as sums."""
@@ -80,7 +64,7 @@ class Scorer:
         return values.nan_to_num(), (~values.isnan()).double()
 
     def contrast(self, points: Sequence[Point], squares: Sequence[Squares]) -> Estimate:
-        """R2 of contrasts, pooled over these points; draws resample the objects of a scene and of its swap.
+        """R2 of contrasts, pooled over these points; a pair shares what a scene and its swap hold.
 
         A rule that is blind to swaps stands at 0 whatever its rounding.
         """
@@ -95,10 +79,10 @@ class Scorer:
         )  # fmt: skip
         if bool(totals.isnan().any()):
             return Estimate(None, reason="not measured under this protocol")
-        bootstrap = ObjectBootstrap(
-            swaps.objects[pairs], draws=self.curves.settings.draws, seed=self.curves.settings.seed
-        )
-        found = bootstrap.explained(errors, totals)
+        objects = swaps.objects[pairs]
+        values = self.curves.embeddings.scenes.space.object_values(objects.clamp(min=0))
+        values = values.masked_fill(objects[..., None] < 0, -1)
+        found = Intervals(objects, values, over=self.curves.settings.over).explained(errors, totals)
         if found.low is None or bool(((errors - totals).abs() > BLIND * totals).any()):
             return found
         return replace(found, value=0.0, low=0.0, high=0.0, reason=None)

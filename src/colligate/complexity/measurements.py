@@ -16,18 +16,8 @@ from colligate.complexity.readers import Readers
 from colligate.complexity.scoring import Point
 from colligate.complexity.stacks import Schedule
 from colligate.embeddings import Embeddings
-<<<<<<< HEAD
 from colligate.intervals import Estimate, Intervals
-from colligate.measures import (
-    bag_of_concepts_level,
-    chance_level,
-    rescale,
-)
-from colligate.records import NO_CEILING, Row
-=======
-from colligate.measures import Estimate, ObjectBootstrap
 from colligate.records import Row
->>>>>>> complexity
 
 CODED_FAMILIES = ("additive", "object_product", "global_product", "mlp256")
 """Whose code length is measured where the default families are fitted."""
@@ -94,56 +84,6 @@ def complexity_rows(
     return rows
 
 
-<<<<<<< HEAD
-class _Scorer:
-    """Pooled outcomes as values with intervals."""
-
-    def __init__(self, curves: Curves) -> None:
-        self.curves = curves
-        scenes = curves.embeddings.scenes
-        self.intervals = Intervals(scenes.objects, scenes.values, over=curves.settings.over)
-        self.objects = scenes.contains_objects()
-        occurring = self.objects.any(0)
-        present = self.objects[:, occurring]
-        level = bag_of_concepts_level(
-            [scenes.multiplicity(c) for c in range(scenes.space.num_concepts)],
-            scenes.space.object_values(occurring.nonzero()[:, 0]), present,
-        )  # fmt: skip
-        self.levels = {"chance": chance_level(present), "bag_of_concepts": level.random_ties,
-                       "bag_of_concepts_strict": level.strict}  # fmt: skip
-        concepts = [chance_level(scenes.contains(c)) for c in range(scenes.space.num_concepts)]
-        self.concept_chance = torch.stack(concepts).mean(0)
-
-    def level(self, name: str, point: Point) -> float:
-        """A level of the scored scenes."""
-        return float(self.levels[name][point.rows].mean())
-
-    def sums(self, point: Point, upper: Tensor, lower: Tensor) -> Tensor:
-        """Both added up by scene, since a scene may be scored in several splits."""
-        stacked = torch.zeros(2, len(self.curves.embeddings), dtype=torch.float64)
-        stacked[0].index_add_(0, point.rows, upper.double())
-        stacked[1].index_add_(0, point.rows, lower.double())
-        return stacked
-
-    def estimate(self, point: Point, upper: Tensor, lower: Tensor, *, complement: bool = False) -> Estimate:
-        """A ratio of sums over the scored scenes, or one minus it, with its interval."""
-        upper, lower = self.sums(point, upper, lower)
-        return self.intervals.explained(upper, lower, lower > 0) if complement else self.intervals.ratio(upper, lower)
-
-    def scored(self, points: Sequence[Point]) -> Tensor:
-        """Which scenes have a part in any of these points."""
-        scored = torch.zeros(len(self.curves.embeddings), dtype=torch.bool)
-        scored[torch.cat([point.rows for point in points])] = True
-        return scored
-
-    def outcome(self, point: Point, name: str) -> tuple[Tensor, Tensor]:
-        """An outcome and where it is defined, as sums."""
-        values = point.outcomes[name]
-        return values.nan_to_num(), (~values.isnan()).double()
-
-
-=======
->>>>>>> complexity
 def curve_rows(curves: Curves) -> list[Row]:
     """A row for each measure, family and coverage; what is unsound of a point stands in `reason`."""
     scorer, found = Scorer(curves), list[Row]()
@@ -234,139 +174,6 @@ def fallen_back(point: Point) -> str | None:
     return f"validation took {words[0]} in {len(words)} of {len(point.chosen)} splits" if words else None
 
 
-<<<<<<< HEAD
-def unsound(point: Point) -> str | None:
-    """What keeps a point from being read as the family's: counts of its splits, in words."""
-    total, words = len(point.seen), list[str]()
-    for count, what in (
-        (sum(i is False for i in point.identified), "not identified"),
-        (sum(not s for s in point.seen), "a value never shown"),
-        (sum(not a for a in point.adequate), "not fitted as well as the family can be"),
-    ):
-        if count:
-            words.append(f"{what} in {count} of {total} splits")
-    return "; ".join(words) or None
-
-
-def _row(
-    curves: Curves, id: str, point: Point, estimate: Estimate | None = None, *, reason: str | None = None, **more: Any
-) -> Row:
-    if estimate is not None:
-        more |= {"value": estimate.value, "low": estimate.low, "high": estimate.high, "n": estimate.n,
-                 "objects": estimate.objects}  # fmt: skip
-        reason = "; ".join(r for r in (reason, estimate.reason) if r) or None
-    return Row(
-        id=id, on="test", protocol=curves.settings.protocol, coverage=point.coverage, family=point.family,
-        seeds=len(point.split.unique()) or None, reason=reason, **more,
-    )  # fmt: skip
-
-
-def summary_rows(curves: Curves, reach: Sequence[float] = (0.5, 0.9)) -> list[Row]:
-    """What can be quoted: the area under each family's curve, and the smallest width that reaches a recognition.
-
-        height(c) = (object recognition - bag of concepts) / (ceiling - bag of concepts)
-        area      = mean of height over coverages c, by trapezoids
-
-    Points that aren't solid are left out; the heights are rows of their own, so that the table says over
-    which coverages an area is. The interval resamples objects, the same ones at every coverage.
-    """
-    scorer, found, areas = _Scorer(curves), list[Row](), dict[str, float | None]()
-    ceilings = {
-        point.coverage: _Ceiling(point, scorer.estimate(point, *scorer.outcome(point, "object")).low)
-        for point in curves.ceiling
-    }
-    for name in dict.fromkeys(point.family for point in curves.points):
-        points = [point for point in curves.of(name) if point.reason is None]
-        heights = [_height(scorer, point, ceilings[point.coverage]) for point in points]
-        row = _area(scorer, curves.of(name), heights)
-        areas[name] = row.value
-        found += [row, *(_height_row(scorer, height) for height in heights)]
-    widths = sorted(int(name[3:]) for name in areas if name.startswith("mlp") and name[3:].isdigit())
-    for wanted in reach if widths else ():
-        wide = [width for width in widths if (areas[f"mlp{width}"] or -1.0) >= wanted]
-        found.append(Row(
-            id="complexity.width", on="test", protocol=curves.settings.protocol, family=f"{wanted:g}",
-            value=float(wide[0]) if wide else None, seeds=None,
-            reason=None if wide else f"no width up to {widths[-1]} has an area of {wanted:g}",
-        ))  # fmt: skip
-    return found
-
-
-class _Ceiling(NamedTuple):
-    """What the probes read from the true vectors at one coverage, and the lower end of its interval, if it has one."""
-
-    point: Point
-    low: float | None
-
-
-class _Height(NamedTuple):
-    """Object recognition of one point, rescaled, and what each scene adds to its error; or why there is none."""
-
-    point: Point
-    value: float | None = None
-    influence: Tensor | None = None
-    reason: str | None = None
-
-
-def _height(scorer: _Scorer, point: Point, top: _Ceiling) -> _Height:
-    if bool(point.outcomes["object"].isnan().all()):
-        return _Height(point, reason="objects aren't read")
-    if not point.solid:
-        return _Height(point, reason=unsound(point))
-    bag = scorer.level("bag_of_concepts", point)
-    value = rescale(point.mean("object"), bag, top.point.mean("object"))
-    if value is None or (top.low is not None and top.low <= bag):
-        return _Height(point, reason=NO_CEILING)
-    level = scorer.levels["bag_of_concepts"][point.rows]
-    values, defined = scorer.outcome(point, "object")
-    ceiling, _ = scorer.outcome(top.point, "object")
-    sums = scorer.sums(point, (values - level) * defined, (ceiling - level) * defined)
-    return _Height(point, value, scorer.intervals.influence(*sums))
-
-
-def _height_row(scorer: _Scorer, height: _Height) -> Row:
-    row = _row(scorer.curves, "rescaled.complexity.object", height.point, reason=height.reason)
-    if height.value is None or height.influence is None:
-        return row
-    counts = scorer.estimate(height.point, *scorer.outcome(height.point, "object"))
-    row = replace(row, value=height.value, n=counts.n, objects=counts.objects, bag_of_concepts=0.0)
-    if counts.low is None:
-        return replace(row, reason=counts.reason)
-    around = scorer.intervals.around(height.value, height.influence, scorer.scored([height.point]))
-    return replace(row, low=around.low, high=around.high, reason=around.reason)
-
-
-def _area(scorer: _Scorer, points: Sequence[Point], heights: Sequence[_Height]) -> Row:
-    base = Row(id="complexity.area", on="test", protocol=scorer.curves.settings.protocol, family=points[0].family,
-               bag_of_concepts=0.0, seeds=max(len(p.split.unique()) for p in points) or None)  # fmt: skip
-    there = [h for h in heights if h.value is not None and h.influence is not None]
-    low = [f"{height.point.coverage:g}" for height in heights if height.reason == NO_CEILING]
-    if not there and low:
-        return replace(base, reason=f"{NO_CEILING} (coverage {', '.join(low)})")
-    if not there:
-        return replace(base, reason="at no coverage is this family identified, fitted adequately and shown every value")
-    coverages = [height.point.coverage for height in there]
-    weights = torch.tensor(_trapezoids(coverages), dtype=torch.float64)
-    value = float(torch.tensor([height.value for height in there], dtype=torch.float64) @ weights)
-    influence = torch.stack([height.influence for height in there if height.influence is not None], dim=1) @ weights
-    around = scorer.intervals.around(value, influence, scorer.scored([height.point for height in there]))
-    left_out = [f"{p.coverage:g}" for p in points if p.coverage not in coverages]
-    reason = f"coverages {', '.join(left_out)} left out" if left_out else None
-    reason = "; ".join(one for one in (reason, around.reason) if one) or None
-    return replace(base, value=value, low=around.low, high=around.high, objects=around.objects, reason=reason)
-
-
-def _trapezoids(coverages: Sequence[float]) -> list[float]:
-    """Weights of the points of a curve, summing to one."""
-    if len(coverages) == 1:
-        return [1.0]
-    gaps = [b - a for a, b in pairwise(coverages)]
-    weights = [((gaps[i - 1] if i else 0.0) + (gaps[i] if i < len(gaps) else 0.0)) / 2 for i in range(len(coverages))]
-    return [weight / sum(weights) for weight in weights]
-
-
-=======
->>>>>>> complexity
 def code_rows(
     embeddings: Embeddings, settings: ComplexitySettings, report: Callable[[str, int, int], None] | None = None
 ) -> list[Row]:

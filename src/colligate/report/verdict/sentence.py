@@ -24,20 +24,12 @@ from colligate.report.verdict.claims import (
     percent,
     rule_in_words,
 )
-<<<<<<< HEAD
 from colligate.report.verdict.edits import edits_tile, say_edits
-=======
 from colligate.report.verdict.rules import carried, complexity_tile, none_of
->>>>>>> complexity
 from colligate.report.verdict.tiles import (
     additive_tile,
     bits_apart,
-<<<<<<< HEAD
     by_slot,
-    complexity_tile,
-=======
-    edits_tile,
->>>>>>> complexity
     information_tile,
     nothing_to_carry,
     objects_tile,
@@ -87,15 +79,9 @@ def judge(rows: Iterable[Row], name: str = "This model") -> Verdict:
     rest = (
         _doubt_objects(table, tiles[1]),
         _say_additive(tiles[2], sum_of_values(table)),
-<<<<<<< HEAD
         say_edits(table),
         _say_information(table, tiles),
-        _say_complexity(rules),
-=======
-        _say_edits(tiles[3], table),
-        _say_information(tiles[4]),
         _say_complexity(rules, carried(table).tried),
->>>>>>> complexity
         nothing_to_carry(table),
         bits_apart(table),
     )
