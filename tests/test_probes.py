@@ -381,3 +381,11 @@ def test_independent_noise_is_right_both_ways_as_often_as_chance_says() -> None:
     counted = found.swaps > 0
     # About 1,600 independent pairs at 1 / 36: three standard errors are 0.013.
     assert found.hits[counted].mean().item() == pytest.approx(1 / 36, abs=0.013)
+
+
+def test_an_empty_slot_has_no_swap() -> None:
+    scenes = ConceptSpace(color=2, shape=2).scenes([[0, 3, -1], [-1, 1, 2], [0, -1, -1]])
+    present = scenes.contains_objects().double()
+    found = both_right(present, scenes, torch.arange(3), torch.ones(3, dtype=torch.bool))
+    assert found.hits.tolist() == [1, 1, 0]
+    assert found.swaps.tolist() == [2, 2, 0]

@@ -93,7 +93,10 @@ def _blind_to_binding(subject: Subject, score: Scorer) -> Iterator[Row]:
         reason = "too many ways to put a scene's values together to list them"
         yield subject.row("probe.object.blind", "test", reason=reason)
     else:
-        yield subject.row("probe.object.blind", "test", value=float(blind.mean()), n=len(rows), reason=COUNTED)
+        by_chance = float(score.object_levels[0].mean())
+        yield subject.row(
+            "probe.object.blind", "test", value=float(blind.mean()), n=len(rows), chance=by_chance, reason=COUNTED
+        )
 
 
 def decomposition_rows(subject: Subject, names: tuple[str, ...] | None = None) -> list[Row]:

@@ -52,13 +52,18 @@ def both_right(
     counted = torch.zeros(len(rows), dtype=torch.int64)
     for first in range(scenes.slots if len(allowed) else 0):
         for second in range(first + 1, scenes.slots):
-            both = own.filled[:, first] & own.filled[:, second]
+            # An empty slot has nothing to exchange.
+            able = (own.filled[:, first] & own.filled[:, second]).nonzero()[
+                :, 0
+            ]  # an empty slot has nothing to exchange
+            if not len(able):
+                continue
             for concept in range(scenes.space.num_concepts):
-                wanted = own.swap(concept, (first, second)).unordered_ids
+                wanted = own[able].swap(concept, (first, second)).unordered_ids
                 place = torch.searchsorted(known, wanted).clamp(max=len(known) - 1)
-                there = both & (known[place] == wanted) & (wanted != own.unordered_ids)
-                chosen = there.nonzero()[:, 0]
-                here, other = rows[chosen], allowed[order[place[chosen]]]
+                there = (known[place] == wanted) & (wanted != own.unordered_ids[able])
+                chosen, place = able[there], place[there]
+                here, other = rows[chosen], allowed[order[place]]
                 mine, theirs = scenes[here].contains_objects(), scenes[other].contains_objects()
                 right = recognise(scores[here], mine, theirs & ~mine).hits
                 right &= recognise(scores[other], theirs, mine & ~theirs).hits
