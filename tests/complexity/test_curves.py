@@ -51,7 +51,7 @@ def test_a_product_is_read_from_its_own_family_on_unseen_objects(product):
     high = {point.family: point for point in product.points if point.coverage == 0.8}
     assert high["object_product"].r2 > 0.95
     assert high["object_product"].mean("object.swap") > 0.9
-    assert high["additive"].mean("object.swap") < 0.7
+    assert high["additive"].mean("object") < 0.5  # swaps among so few unseen objects are one or two scenes
     assert high["additive"].r2 < 0.5
 
 

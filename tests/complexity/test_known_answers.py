@@ -19,7 +19,7 @@ from colligate.report.verdict.claims import Measured
 from colligate.report.verdict.rules import carried
 from colligate.scenes.space import ConceptSpace
 
-SPACE = ConceptSpace(color=7, shape=7)
+SPACE = ConceptSpace(color=8, shape=8)
 SCENES = SPACE.all_scenes(slots=2)
 FAMILIES = ("additive", "bag_quadratic", "object_product")
 
@@ -30,13 +30,13 @@ def draws(*shape: int, seed: int = 3) -> Tensor:
 
 def rows_of(vectors: Tensor) -> list[Row]:
     curves = CurveSettings(
-        families=FAMILIES, coverages=(0.7,), pooled=4, draws=200, probes=ProbeSettings(strengths=(1e-6,))
+        families=FAMILIES, coverages=(0.65,), pooled=6, draws=200, probes=ProbeSettings(strengths=(1e-6,))
     )
     return complexity_rows(Embeddings(vectors, SCENES), ComplexitySettings(curves=curves, coded=()))
 
 
 def product() -> Tensor:
-    return object_product(SPACE, 2, 12)(SCENES.values).float()
+    return object_product(SPACE, 2, 48)(SCENES.values).float()
 
 
 def bag() -> Tensor:
@@ -70,7 +70,7 @@ CHANGES = [large_noise, *(pytest.param(one, marks=pytest.mark.long) for one in (
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_product_carries_over_whatever_the_axes(change: Callable[[Tensor], Tensor]):
     found = carried(Measured(rows_of(change(product()))))
-    assert (found.answer, found.coverages) == ("yes", (0.7,))
+    assert (found.answer, found.coverages) == ("yes", (0.65,))
     assert found.row is not None
     assert found.row.family == "object_product"
     assert (found.row.value or 0.0) > 0.8
@@ -89,7 +89,7 @@ def rotation(size: int) -> Tensor:
 def test_contrasts_are_measured_alike_under_any_invertible_map():
     """A noisy product, mapped: the metric's squared lengths of the vectors stay what they were."""
     scenes, half = SCENES, torch.arange(0, len(SCENES), 2)
-    vectors = (product() + 0.1 * draws(len(SCENES), 12)).double()
+    vectors = (object_product(SPACE, 2, 12)(SCENES.values).float() + 0.1 * draws(len(SCENES), 12)).double()
     maps = [rotation(12), torch.diag(10 ** (3 * torch.linspace(0, 1, 12).double())), rotation(12) * 5 + 1]
 
     def lengths(given: Tensor) -> Tensor:
@@ -103,18 +103,15 @@ def test_contrasts_are_measured_alike_under_any_invertible_map():
 
 
 def test_what_is_blind_to_swaps_predicts_none_of_the_contrast():
-    rows = rows_of(product())
+    rows = rows_of(large_noise(product()))
     for row in rows:
         contrast = row.id in ("complexity.r2.swap", "complexity.r2.swap.weighted", "complexity.contrast")
         if contrast and row.family in ("additive", "bag_quadratic") and row.value is not None:
             assert row.value == pytest.approx(0.0, abs=1e-6)
     found = {row.family: row for row in rows if row.id == "complexity.contrast"}
-    assert found["additive"].high == 0
-    own = found["object_product"]
-    assert own.value is not None
-    assert own.low is not None
-    assert own.value > 0.8
-    assert own.low > 0
+    raw = {row.family: row for row in rows if row.id == "complexity.r2.swap"}
+    assert (found["object_product"].value or 0.0) > 0.5
+    assert (raw["object_product"].value or 0.0) < 0.2  # of what is nearly all noise
 
 
 def test_a_contrast_averages_over_orders_and_leaves_nothing_of_a_sum():
@@ -122,7 +119,7 @@ def test_a_contrast_averages_over_orders_and_leaves_nothing_of_a_sum():
     rows = torch.arange(len(SCENES))
     sums = no_binding(SPACE, 2, 5)(SCENES.values)
     every = torch.arange(len(swaps.pairs))
-    assert len(swaps.within(rows)) == len(swaps.pairs) == (7 * 6 // 2) ** 2
+    assert len(swaps.within(rows)) == len(swaps.pairs) == (8 * 7 // 2) ** 2
     assert swaps.contrasts(every, rows, sums).abs().max() < 1e-5
     assert swaps.contrasts(every, rows, product()).abs().max() > 0.1
     some = torch.arange(len(SCENES) // 2)
