@@ -224,8 +224,9 @@ def _watch(name: str, before: Callable[[], None]) -> None:
     setattr(os, name, watched)
 
 
-PASSING = {"seconds", "created", "peak_memory_bytes", "seal", "config", "device"}
-"""Facts of a record that differ from one call to the next."""
+PASSING = {"seconds", "created", "peak_memory_bytes", "seal", "config", "device", "git", "given"}
+"""Facts of a record that differ from one call to the next: time, memory, place, the checkout, and whether --force was
+given."""
 
 
 def numbers(root: Path) -> dict[str, bytes]:

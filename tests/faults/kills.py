@@ -127,6 +127,7 @@ def writers(base: Path) -> Iterator[Injection]:
                 others = [start([*words, *options], at) for _ in range(2)]
                 first.wait(180)
                 wrong = [problem for one in others for problem in one.wait(180).wrong(0)]
+                wrong += call(words, at).wrong(0)  # the others may have ended before the kill: the next call sweeps
                 return wrong + different(left(at), whole(base, subject)[0])
 
             yield Injection(f"3 writers of one {' '.join([subject, *options])}, one killed at its last file", joined)
