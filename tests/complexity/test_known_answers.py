@@ -29,9 +29,7 @@ def draws(*shape: int, seed: int = 3) -> Tensor:
 
 
 def rows_of(vectors: Tensor) -> list[Row]:
-    curves = CurveSettings(
-        families=FAMILIES, coverages=(0.65,), pooled=6, draws=200, probes=ProbeSettings(strengths=(1e-6,))
-    )
+    curves = CurveSettings(families=FAMILIES, coverages=(0.65,), pooled=6, probes=ProbeSettings(strengths=(1e-6,)))
     return complexity_rows(Embeddings(vectors, SCENES), ComplexitySettings(curves=curves, coded=()))
 
 

@@ -179,7 +179,9 @@ def test_group_sums_say_what_the_scenes_say():
     left = project @ left
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_ObjectProblem", Spy)
-        object_factors(SCENES, left, 1.0, "own", generator, Search(starts=1, screening=1, kept=1, steps=1))
+        object_factors(
+            SCENES, left, torch.tensor(1.0).double(), "own", generator, Search(starts=1, screening=1, kept=1, steps=1)
+        )
     h = torch.randn(60, 1, generator=generator, dtype=torch.float64)
     by_scene = h[SCENES.objects[:, 0]] + h[30 + SCENES.objects[:, 1]]
     size = left.square().mean().sqrt()

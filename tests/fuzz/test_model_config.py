@@ -90,8 +90,14 @@ def change_a_header(name: str, data: Any, tiny: Callable[[str], Path], copy: Pat
     opened(named)
 
 
-QUICK = settings(max_examples=3, suppress_health_check=list(HealthCheck))
-LONG = settings(max_examples=150, suppress_health_check=list(HealthCheck))
+CHECKS = (
+    HealthCheck.too_slow,
+    HealthCheck.data_too_large,
+    HealthCheck.filter_too_much,
+    HealthCheck.function_scoped_fixture,
+)
+QUICK = settings(max_examples=3, suppress_health_check=CHECKS)
+LONG = settings(max_examples=150, suppress_health_check=CHECKS)
 every = pytest.mark.parametrize("name", list(MODELS))
 
 
