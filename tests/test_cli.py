@@ -658,7 +658,7 @@ def test_vectors_that_are_not_finite_are_named(call: Call, labels: Path, tmp_pat
     np.save(tmp_path / "v.npy", given.numpy())
     said = call("study", "v.npy", "--labels", labels).refused()
     assert "v.npy" in said
-    assert "rows 7, 50" in said
+    assert "rows 8, 51" in said
 
 
 def test_an_unknown_value(call: Call, tmp_path: Path):

@@ -88,8 +88,8 @@ def test_a_clear_difference_that_three_decimals_hide_is_printed_with_its_digits(
 @pytest.mark.parametrize(
     ("low", "high", "said"),
     [
-        (-3e-5, 3e-5, "no difference"),
-        (-3e-5, 6e-4, "undecided"),
+        (-3e-5, 3e-5, "no difference seen"),
+        (-3e-5, 6e-4, "no difference seen"),
         (1e-5, 3e-5, "clear, below .001"),
         (None, None, "no interval"),
     ],

@@ -65,7 +65,7 @@ class Embeddings:
         self._check_sizes()
 
     def _check_sizes(self) -> None:
-        """Refuse numbers whose squares, or sums of them, leave the range of single precision."""
+        """Refuse numbers whose squares, or sums of them, are beyond the range of single precision."""
         largest = self.vectors.abs().amax(1).double()
         huge = (largest > LARGEST).nonzero()[:, 0].tolist()
         if huge:
@@ -73,11 +73,6 @@ class Embeddings:
                 f"Vectors hold numbers as large as {float(largest.max()):.3g} in rows {_listed(huge)}, whose squares "
                 "are too large to compute with; embed those again, or divide all vectors by one number, to below "
                 f"{LARGEST:g}."
-            )
-        if 0 < float(largest.max()) < SMALLEST:
-            raise ValueError(
-                f"Vectors hold no number larger than {float(largest.max()):.3g}, whose square is too small to compute "
-                "with; embed them again, or multiply all of them by one number."
             )
 
     def __len__(self) -> int:
@@ -138,4 +133,20 @@ class Embeddings:
         return (
             f"The vectors of {scenes:,} different scenes are only {different:,} different ones: scenes with the same "
             "vector tie in every score.",
+        )
+
+
+def check_scale(vectors: Float[Tensor, "row dim"]) -> None:
+    """Refuse vectors from outside all of whose squares vanish in single precision; what is left of a fit may be as small.
+
+    Example:
+        >>> check_scale(torch.full((2, 3), 1e-20))
+        Traceback (most recent call last):
+        ValueError: Vectors hold no number larger than 1e-20, whose square is too small to compute with; embed them again...
+    """
+    largest = float(vectors.abs().max()) if vectors.numel() else 0.0
+    if 0 < largest < SMALLEST:
+        raise ValueError(
+            f"Vectors hold no number larger than {largest:.3g}, whose square is too small to compute with; embed them "
+            "again, or multiply all of them by one number."
         )

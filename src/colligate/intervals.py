@@ -24,12 +24,11 @@ estimated from survey data", 1998 (a binomial of effective size); F. E. Satterth
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from scipy import sparse, special
 from torch import Tensor
 
 MIN_OBJECTS = 8
@@ -67,6 +66,8 @@ def student_quantile(freedom: float) -> float:
         >>> round(student_quantile(10.0), 2), round(student_quantile(float("inf")), 2)
         (2.23, 1.96)
     """
+    from scipy import special
+
     upper = 1 - MISSED / 2
     return float(special.stdtrit(max(freedom, 1.0), upper) if np.isfinite(freedom) else special.ndtri(upper))
 
@@ -149,7 +150,10 @@ class Intervals:
             low, _ = _binomial(1.0, float(self._design(counted).units))
             return Estimate(1 - left, min(low, 1 - left), 1.0, estimate.n, estimate.objects)
         if spread.variance <= (ALIKE * left) ** 2:
-            return _without(estimate)
+            if abs(left - 1) > ALIKE:
+                return _without(estimate)
+            most, _ = _binomial(1.0, float(self._design(counted).units))  # nothing is explained of any scene
+            return Estimate(1 - left, min(0.0, 1 - left), 1 - most, estimate.n, estimate.objects)
         factor = float(np.exp(min(spread.reach / left, 50.0)))
         return Estimate(1 - left, 1 - left * factor, 1 - left / factor, estimate.n, estimate.objects)
 
@@ -273,7 +277,8 @@ class Intervals:
 class _Factor(NamedTuple):
     """Something that rows can share: how often each row holds each group, and how often all rows do."""
 
-    held: sparse.csr_matrix
+    held: Any
+    """Rows by groups, a sparse matrix of SciPy."""
     counts: np.ndarray
     freedom: float
     """Degrees of freedom of the variance that is estimated for it."""
@@ -284,7 +289,9 @@ class _Factor(NamedTuple):
 
         Its degrees of freedom are Satterthwaite's of those that the tables have.
         """
-        tables = list[sparse.csr_matrix]()
+        from scipy import sparse
+
+        tables = list[Any]()
         for table in groups:
             known, dense = np.unique(table, return_inverse=True)
             rows, held = np.repeat(np.arange(len(table)), table.shape[1]), table.ravel() >= 0
@@ -378,6 +385,7 @@ def _binomial(share: float, size: float) -> tuple[float, float]:
 
 
 def _lower(hits: float, size: float) -> float:
+    from scipy import special
     from scipy.optimize import root_scalar
 
     if hits < 1e-9:

@@ -259,6 +259,8 @@ def blind_ceiling(
         [0.5, 1.0]
     """
     slots, concepts = values.shape[1:]
+    if concepts == 1:  # values are objects: there is one way
+        return torch.ones(len(values), dtype=torch.float64)
     orders = torch.tensor(list(permutations(range(slots))), device=values.device)
     if len(orders) ** (concepts - 1) > MOST_ARRANGEMENTS:
         return None

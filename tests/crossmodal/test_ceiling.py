@@ -20,7 +20,7 @@ def split(grid: World) -> Split:
 
 
 def found(data: RepairData, split: Split, *rules: str) -> dict[tuple[str, str | None], Row]:
-    rows = ceiling_rows(data, split, rules=rules, coverage=0.7)
+    rows = ceiling_rows(data, split, rules=rules, coverage=0.7, over="objects")
     return {(row.id.removeprefix("crossmodal.repair.ceiling."), row.family): row for row in rows}
 
 

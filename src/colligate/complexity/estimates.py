@@ -28,7 +28,7 @@ class Scorer:
         occurring = self.objects.any(0)
         present = self.objects[:, occurring]
         level = bag_of_concepts_level(
-            [scenes.contains(c) for c in range(scenes.space.num_concepts)],
+            [scenes.multiplicity(c) for c in range(scenes.space.num_concepts)],
             scenes.space.object_values(occurring.nonzero()[:, 0]), present,
         )  # fmt: skip
         self.levels = {"chance": chance_level(present), "bag_of_concepts": level.random_ties,

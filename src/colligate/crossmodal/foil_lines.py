@@ -76,7 +76,7 @@ def read_lines(path: Path) -> Lines:
     """
     suffix = path.suffix.lower()
     if suffix in {".csv", ".parquet"}:
-        table = read_table(path)
+        table = read_table(path, lists=True)
         columns = {name: table.cells(name) for name in table.names}
         rows = (dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True))
         lines = tuple(Line(table.place(i), row) for i, row in enumerate(rows))

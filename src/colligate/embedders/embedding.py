@@ -15,7 +15,7 @@ from torch import Tensor
 
 from colligate.embedders.towers import Tower
 from colligate.embedders.unreadable import UnreadableItemsError
-from colligate.embeddings import Embeddings
+from colligate.embeddings import Embeddings, check_scale
 from colligate.engine import Report
 from colligate.records import WorkError
 from colligate.scenes.files import check_files
@@ -90,6 +90,7 @@ def embed(
     }
     captions = world.items("text", rows) if "text" in world.kinds else None
     scenes = world.scenes if rows is None else world.scenes[rows]
+    check_scale(vectors)
     return Embeddings(vectors, scenes, cast("list[str] | None", captions), provenance)
 
 

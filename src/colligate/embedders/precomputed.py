@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from colligate.embedders.joining import join, shared_columns
-from colligate.embeddings import Embeddings
+from colligate.embeddings import Embeddings, check_scale
 from colligate.scenes.regular import open_regular
 from colligate.scenes.sources import read_labels
 from colligate.scenes.space import ConceptSpace, Scenes
@@ -97,6 +97,7 @@ def read_vectors(path: Path, labels: Path | World, *, space: ConceptSpace | None
         captions = None if captions is None else [*captions, *named]
     provenance = _provenance(path, file, labels, world, told)
     try:
+        check_scale(vectors)
         embeddings = Embeddings(vectors, scenes, captions, provenance)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None

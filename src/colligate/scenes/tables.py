@@ -73,18 +73,22 @@ def read_bytes(path: Path) -> bytes:
         raise ValueError(str(error)) from None
 
 
-def read_table(path: Path) -> Table:
+def read_table(path: Path, *, lists: bool = False) -> Table:
     """A table from `.csv` (UTF-8; commas, or semicolons or tabs where the header has no comma) or `.parquet`.
 
     In Parquet, null and NaN are empty cells, whole floats are written without a point, and True and False as Python
     and pandas write them into CSV.
+
+    Args:
+        path: file.
+        lists: cells of Parquet may be lists, which are written as Python writes them; else a cell is text or a number.
 
     Raises:
         ValueError: another kind of file, not UTF-8, rows of unequal length, a repeated column, no row, or too many.
     """
     if path.suffix.lower() not in {".csv", ".parquet"}:
         raise ValueError(f"A table of labels is a .csv or .parquet file; got {path}.")
-    table = _in_one_form(_read_csv(path) if path.suffix.lower() == ".csv" else _read_parquet(path))
+    table = _in_one_form(_read_csv(path) if path.suffix.lower() == ".csv" else _read_parquet(path, lists=lists))
     repeated = [name for name in table.names if table.names.count(name) > 1]
     if repeated:
         raise ValueError(f"{path} has the column {repeated[0]!r} twice; keep one of them.")
@@ -142,7 +146,7 @@ def _too_many(path: Path) -> str:
     return f"{path} has more than {MOST_CELLS:,} cells, which is more than is read; divide the table."
 
 
-def _read_parquet(path: Path) -> Table:
+def _read_parquet(path: Path, *, lists: bool) -> Table:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -159,11 +163,13 @@ def _read_parquet(path: Path) -> Table:
 
     def cells(name: str) -> list[str]:
         kind = schema.field(name).type
-        if pa.types.is_nested(kind):
+        listed = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+        if pa.types.is_nested(kind) and not (lists and listed):
             raise ValueError(f"{path}, column {name} holds {shown(str(kind))}; a cell is text or a number.")
         try:
             # Each word once, whatever number of rows holds it.
-            column = pq.ParquetFile(path, read_dictionary=[name]).read(columns=[name]).column(name)
+            words = [] if listed else [name]
+            column = pq.ParquetFile(path, read_dictionary=words).read(columns=[name]).column(name)
             given = [value for chunk in column.chunks for value in _of_chunk(chunk)]
         except (pa.ArrowException, OSError, KeyError, TypeError, OverflowError) as error:
             raise ValueError(f"{path}, column {name}: broken ({first_line(error)}); save it again.") from None
