@@ -185,7 +185,7 @@ def test_an_oracle_that_is_a_sum_over_objects_is_found_to_be_one(finished: Study
 def test_the_record_tells_what_was_done(finished: Study, place: Path):
     record = read_record(finished.folder)
     assert {"table.csv", "figures.json", "arrays.safetensors"} == set(record.pop("files"))
-    assert record == json.loads(json.dumps({**finished.record, "schema": 1}))
+    assert record == json.loads(json.dumps({**finished.record, "schema": 1, "run": finished.folder.name}))
     assert record["kind"] == "study"
     left_out = {"out", "store", "force", "online", "device"}
     assert set(record["config"]) == {field.name for field in fields(StudyConfig)} - left_out
@@ -311,7 +311,8 @@ def test_the_same_call_finds_the_finished_run(finished: Study, place: Path, monk
     again = study(oracle_config(place, out=place / "elsewhere.html"))
     assert again.found
     assert (again.folder, again.rows) == (finished.folder, finished.rows)
-    assert again.record == {**finished.record, "schema": 1, "files": again.record["files"]}
+    kept = {"schema": 1, "run": finished.folder.name, "files": again.record["files"]}
+    assert again.record == {**finished.record, **kept}
     assert again.page == place / "elsewhere.html"
     assert (place / "elsewhere.html").is_file()
     with pytest.raises(AssertionError, match="measured again"):

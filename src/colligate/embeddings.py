@@ -137,12 +137,12 @@ class Embeddings:
 
 
 def check_scale(vectors: Float[Tensor, "row dim"]) -> None:
-    """Refuse vectors from outside all of whose squares vanish in single precision; what is left of a fit may be as small.
+    """Refuse vectors from outside whose squares all vanish in single precision; what a fit leaves may be as small.
 
     Example:
         >>> check_scale(torch.full((2, 3), 1e-20))
         Traceback (most recent call last):
-        ValueError: Vectors hold no number larger than 1e-20, whose square is too small to compute with; embed them again...
+        ValueError: Vectors hold no number larger than 1e-20, whose square is too small to compute with...
     """
     largest = float(vectors.abs().max()) if vectors.numel() else 0.0
     if 0 < largest < SMALLEST:

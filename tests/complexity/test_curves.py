@@ -1,5 +1,6 @@
 """Coverage curves and their rows, on embedders whose answer is known."""
 
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -237,7 +238,7 @@ def test_a_value_never_shown_is_said():
     rows = complexity_rows(
         embed(no_binding(SPACE, 2, 48)), ComplexitySettings(curves=settings("additive", coverages=(0.1,)), coded=())
     )
-    assert any("a value never shown in 2 of 2 splits" in (row.reason or "") for row in rows)
+    assert any(re.search(r"a value never shown in (\d) of \1 splits", row.reason or "") for row in rows)
     assert next(row for row in rows if row.id == "complexity.values_seen").value == 0
 
 
