@@ -302,10 +302,8 @@ def test_a_table_is_readable_through_a_narrow_pipe(call: Call, labels: Path, mon
 def test_embedded_vectors_can_be_studied_without_the_model(call: Call, labels: Path):
     done = call("embed", ORACLE, "--out", "e", "--scenes", labels)
     note = "Note: Rows of labels.csv whose last slots are empty are scenes of fewer objects.\n"
-    ties = (
-        "Note: The vectors of 90 different scenes are only 54 different ones: scenes with the same vector tie in every "
-    )
-    assert done == Done(0, f"{ties}score.\n{note}" + "90 vectors of 24 dimensions: e\n", "")
+    ties = "Note: The vectors of 90 different scenes are only 54 different ones: scenes with the same vector tie "
+    assert done == Done(0, f"{ties}in every score.\n{note}" + "90 vectors of 24 dimensions: e\n", "")
     assert {path.name for path in Path("e").iterdir()} == {"vectors.safetensors", "labels.csv"}
     of_file = json.loads(call("probe", "e/vectors.safetensors", "--labels", "e/labels.csv", "--json").out)
     of_model = json.loads(call("probe", ORACLE, "--scenes", labels, "--json").out)

@@ -55,7 +55,8 @@ def show(rows: "Sequence[Row]", *, as_json: bool, table: "Sequence[Row] | None" 
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         tell(f"none: {reason} ({', '.join(names[:3])}{more}).")
     screen.print(
-        "95 %: interval over objects. Chance: random scores. Bag: an ideal bag of concepts, ties at random. "
+        "95 %: interval over other values and objects. Chance: random scores. "
+        "Bag: an ideal bag of concepts, ties at random. "
         "Random: the same network with fresh weights.", style="dim",
     )  # fmt: skip
     measured = {row.id for row in rows if row.value is not None}
@@ -176,7 +177,7 @@ def print_differences(differences: "Sequence[Difference]") -> None:
     screen = console()
     screen.print(table)
     screen.print(
-        "95 %: interval of the difference. Paired: the same objects are resampled for both. "
+        "95 %: interval of the difference. Paired: of the difference that each scene makes. "
         "Apart: from the two intervals.", style="dim",
     )  # fmt: skip
 
@@ -217,7 +218,7 @@ def print_spread(points: "Sequence[Mapping[str, Any]]") -> None:
         screen.print(table)
     screen.print(
         "Median (lowest-highest seed) at each share of objects that training showed. Bag: an ideal bag of concepts. "
-        "Rows of single seeds, with intervals over objects, stand in table.csv.", style="dim",
+        "Rows of single seeds, with their intervals, stand in table.csv.", style="dim",
     )  # fmt: skip
 
 

@@ -25,8 +25,8 @@ def summary_rows(curves: Curves, reach: Sequence[float] = (0.5, 0.9)) -> list[Ro
     0 is what the same probes read in the predictions of the sum fitted beside, which binds nothing; an *ideal* bag of
     concepts, that knows exactly which values are there and breaks its ties well, stands elsewhere on this scale
     (`bag_of_concepts`). Points that aren't solid, and coverages at which the sum isn't, are left out; the
-    heights are rows of their own, so that the table says over which coverages an area is. The interval resamples
-    objects, the same ones at every coverage.
+    heights are rows of their own, so that the table says over which coverages an area is. Its interval is one
+    of the sum of what each scene adds at every coverage.
     """
     scorer, found, areas = Scorer(curves), list[Row](), dict[str, float | None]()
     ceilings = {

@@ -177,7 +177,7 @@ def fallen_back(point: Point) -> str | None:
 def code_rows(
     embeddings: Embeddings, settings: ComplexitySettings, report: Callable[[str, int, int], None] | None = None
 ) -> list[Row]:
-    """Bits per scene of each family, and how many fewer than the Gaussian baseline's, with intervals over objects."""
+    """Bits per scene of each family, and how many fewer than the Gaussian baseline's, with their intervals."""
     schedule = Schedule(steps=settings.curves.steps)
     families = [family(one, schedule) if isinstance(one, str) else one for one in settings.to_code]
     try:

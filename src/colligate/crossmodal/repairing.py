@@ -45,7 +45,7 @@ def repair_rows(
     """Fit a repair and report it on test objects: before, after, and the lift with its interval.
 
     Recognition of unseen objects is given three ways: against the whole table, among unseen objects, and on swaps whose
-    objects are all unseen. A lift's interval resamples objects, both outcomes of a scene together.
+    objects are all unseen. A lift's interval is one of the difference that each scene makes.
 
     Args:
         data: both towers' vectors.

@@ -1,4 +1,4 @@
-"""Rows of a table from per-scene outcomes: intervals over objects, and the levels of the scenes that were scored."""
+"""Rows of a table from per-scene outcomes: intervals, and the levels of the scenes that were scored."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -31,7 +31,7 @@ PAIRED = (
 
 
 class Scorer:
-    """Turns per-scene outcomes on some rows into table rows, with intervals over objects and levels for those rows."""
+    """Turns per-scene outcomes on some rows into table rows, with intervals and levels for those rows."""
 
     def __init__(self, subject: Subject, on: str, scenes: Scenes, bases: Scenes | None = None) -> None:
         """Score outcomes that concern `scenes`; intervals rest on `bases`, where they are others (before an edit)."""

@@ -24,12 +24,12 @@ class Row:
         on: which rows were scored: all, fit or test.
         protocol: strict or paper.
         concept: the concept measured, where it is one.
-        objects: how many objects could be resampled for the interval.
+        objects: how many objects occur in what was scored.
         coverage: fit objects / all objects, where objects were held out.
         family: the read-out, layer or strength, where there are several.
         seeds: number of seeds behind the value.
         value: the number; None when it can't be given, and `reason` says why.
-        low: lower end of the 95 % interval over objects.
+        low: lower end of the 95 % interval.
         high: upper end.
         n: number of scenes, edits or pairs scored.
         chance: expected value for random scores.

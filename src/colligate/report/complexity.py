@@ -151,7 +151,7 @@ def _by_coverage(study: Study, kind: str, title: str) -> Figure | None:
         title,
         {rule_in_words(family): places for family, places in found.items()},
         axis="objects fitted on / all objects",
-        note="Bars: 95 % interval over objects. Shade: one standard deviation over splits of the objects."
+        note="Bars: 95 % interval over values and objects. Shade: one standard deviation over splits of the objects."
         if kind == "object"
         else "",
         half=kind != "object",

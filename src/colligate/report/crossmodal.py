@@ -96,7 +96,7 @@ def _recognition(study: Study) -> Section:
         "crossmodal", "Recognition by texts", lines,
         {"scene": Series("scenes against texts (across towers)", "disc", BLUE),
          "text": Series("captions against texts (within the text tower)", "diamond", GREEN)},
-        axis="share of scenes", note="A bar is the 95 % interval, from resampling objects.",
+        axis="share of scenes", note="A bar is the 95 % interval over other values and objects.",
     )  # fmt: skip
     made = builder.build()
     return Section(

@@ -109,7 +109,7 @@ def _recognition(study: Study) -> Section:
     figure = dots(
         "recognition", "Recognition by text-like queries", [Line(label, {"": rows[id]}) for id, label in IDS.items()],
         {"": Series("this model", "disc", BLUE)}, axis="share of scenes",
-        note="A bar is the 95 % interval, from resampling objects.",
+        note="A bar is the 95 % interval over other values and objects.",
     )  # fmt: skip
     made = builder.build()
     return Section(

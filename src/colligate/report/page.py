@@ -35,7 +35,7 @@ GLOSSARY = (
         "scenes that hold nothing else",
     ),
     ("random weights", "the same architecture before any training"),
-    ("interval", "95 %, from resampling objects, with everything fitted held as it is"),
+    ("interval", "95 %, over other values and the objects made of them, with everything fitted held as it is"),
     ("bit of binding", "what it takes to tell a scene from its swap, once all values are known"),
 )
 

@@ -197,6 +197,6 @@ def _lift_figure(repairs: Repairs, ceilings: Repairs) -> Figure | None:
         lines.setdefault(f"ceiling: {name}", []).append((coverage, row))
     return curves(
         "repair", "Unseen objects told from their swap", lines, axis="objects fitted on / all objects",
-        note="A bar is the 95 % interval, from resampling objects. Best rule: the highest of those in the table.",
+        note="A bar is the 95 % interval over other values and objects. Best rule: the highest of those in the table.",
         half=True,
     )  # fmt: skip

@@ -71,7 +71,7 @@ def _probes(study: Study, verdict: Verdict) -> Section:
         [Line(label, {"": row}) for label, row in rows.items()],
         {"": Series("this model", "disc", BLUE)},
         axis="share of scenes",
-        note="A bar is the 95 % interval, from resampling objects.",
+        note="A bar is the 95 % interval over other values and objects.",
     )
     made = builder.build()
     return Section(

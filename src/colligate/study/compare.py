@@ -52,7 +52,7 @@ class Difference(NamedTuple):
         value: other - first.
         low: lower end of the 95 % interval of the difference; None where one of the two has no interval.
         high: upper end.
-        how: `paired`: the same objects are resampled for both; `apart`: from the two intervals.
+        how: `paired`: of the difference that each scene makes; `apart`: from the two intervals.
     """
 
     row: Row
