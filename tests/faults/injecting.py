@@ -257,5 +257,5 @@ def different(one: Mapping[str, bytes], other: Mapping[str, bytes]) -> list[str]
 
 def by_turns(every: Sequence[Injection], some: int) -> Iterator[Injection]:
     """A few of many, spread evenly; all where there are no more."""
-    step = max(1, len(every) // some)
-    yield from every[::step][:some]
+    some = min(some, len(every))
+    yield from (every[i * len(every) // some] for i in range(some))

@@ -1,4 +1,4 @@
-"""The campaign of faults: a few of each class in the suite, all of it with the long tests."""
+"""The campaign of faults: one of each class in the suite, all of it with the long tests."""
 
 import os
 import subprocess
@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).parent / "campaign.py"
-QUICK = ("kills", "disks", "writers", "damage", "records", "shards")
+CLASSES = 10
+"""Classes of faults that the script knows."""
 
 
 def campaign(*words: str) -> str:
@@ -21,9 +22,9 @@ def campaign(*words: str) -> str:
     return done.stdout
 
 
-def test_some_faults_of_each_class_of_what_is_kept_fail_nothing():
-    table = campaign("--each", "2", "--only", *QUICK)
-    assert f"| all | | {2 * len(QUICK)} | 0 |" in table
+def test_a_fault_of_each_class_fails_nothing():
+    table = campaign("--each", "1")
+    assert f"| all | | {CLASSES} | 0 |" in table
 
 
 @pytest.mark.long
