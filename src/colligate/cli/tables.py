@@ -40,7 +40,7 @@ def show(rows: "Sequence[Row]", *, as_json: bool, table: "Sequence[Row] | None" 
     for heading in ("value", "95 %", "n", "chance", "bag", "random"):
         shown.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
-        interval = "" if row.low is None or row.high is None else f"{row.low:.3f}–{row.high:.3f}"
+        interval = "" if row.low is None or row.high is None else _interval(row.low, row.high)
         name = row.id if row.family is None else f"{row.id} ({row.family})"
         name += "" if row.coverage is None else f" at {row.coverage:g}"
         area = row.id == "complexity.area" and row.value is not None
@@ -287,3 +287,11 @@ def console() -> Any:
 
 def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}"
+
+
+def _interval(low: float, high: float) -> str:
+    """Both ends with three digits, or with as many as keep them apart."""
+    digits = 3
+    while f"{low:.{digits}f}" == f"{high:.{digits}f}" and low != high and digits < 9:
+        digits += 1
+    return f"{low:.{digits}f}–{high:.{digits}f}"

@@ -17,6 +17,7 @@ from colligate.report.kinds import KINDS, STUDY, asked_of
 from colligate.report.questions import Section, Study
 from colligate.report.tables import decimals
 from colligate.report.verdict import Measured, Tile, Verdict, fraction, percent
+from colligate.report.verdict.claims import spans
 
 GLOSSARY = (
     ("scene", "an ordered row of slots, each holding an object"),
@@ -317,7 +318,7 @@ def _big(row: Row | None, share: bool) -> dict[str, str]:
     if row is None or row.value is None:
         return {"value": "–", "interval": "", "n": ""}
     show = percent if share else fraction
-    interval = f"{show(row.low)} to {show(row.high)}" if row.low is not None and row.high is not None else "no interval"
+    interval = "no interval" if row.low is None or row.high is None else spans(row.low, row.high, show)
     return {"value": show(row.value), "interval": interval, "n": f"n = {row.n:,}" if row.n is not None else ""}
 
 

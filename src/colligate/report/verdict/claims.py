@@ -123,6 +123,21 @@ def fraction(value: float) -> str:
     return text.replace("-", "\N{MINUS SIGN}")
 
 
+def spans(low: float, high: float, show: Callable[[float], str]) -> str:
+    """Both ends of an interval; with more digits where they would round to the same.
+
+    Example:
+        >>> spans(0.2, 0.45, percent), spans(0.99931, 0.99958, fraction), spans(0.0, 0.0, fraction)
+        ('20 % to 45 %', '0.9993 to 0.9996', '0.00 to 0.00')
+    """
+    ends, digits = (show(low), show(high)), 4
+    while ends[0] == ends[1] and low != high and digits < 9:
+        in_percent = ends[0].endswith("%")
+        ends = tuple(f"{100 * x:.{digits - 2}f} %" if in_percent else f"{x:.{digits}f}" for x in (low, high))
+        digits += 1
+    return " to ".join(ends).replace("-", "\N{MINUS SIGN}")
+
+
 def too_few(row: Row) -> bool:
     """Whether a row carries no interval, or rests on too few objects or scenes for a claim."""
     return (

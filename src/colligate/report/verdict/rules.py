@@ -14,6 +14,7 @@ from colligate.report.verdict.claims import (
     fraction,
     percent,
     rule_in_words,
+    spans,
 )
 
 LITTLE = 0.1
@@ -140,9 +141,12 @@ def _said(found: Carried, answer: Answer) -> str:
         sentence += f"{fraction(row.value)} ({scale}), {ends}"
     contrast = found.contrast
     if contrast is not None and contrast.value is not None:
-        sentence += f"; of the contrast between a scene and its swap it predicts {fraction(contrast.value)}"
-        if contrast.low is not None and contrast.high is not None:
-            sentence += f" ({fraction(contrast.low)} to {fraction(contrast.high)})"
+        if contrast.low == contrast.high == 0:
+            sentence += "; it is the same for a scene and its swap"
+        else:
+            sentence += f"; of the contrast between a scene and its swap it predicts {fraction(contrast.value)}"
+            if contrast.low is not None and contrast.high is not None:
+                sentence += f" ({spans(contrast.low, contrast.high, fraction)})"
     return f"{sentence}."
 
 
