@@ -298,9 +298,10 @@ def load(name: str, options: LoadOptions) -> Model:
         except OSError as error:
             raise FileNotFoundError(f"open_clip:{name} needs a file that is not on this machine: {error}") from error
     module = module.to(device=options.torch_device, dtype=options.torch_dtype)
-    transform = open_clip.transform.image_transform_v2(
-        open_clip.transform.PreprocessCfg(**module.visual.preprocess_cfg), is_train=False
-    )
+    with told_plainly_of(f"The preprocessing of open_clip:{name}"):
+        transform = open_clip.transform.image_transform_v2(
+            open_clip.transform.PreprocessCfg(**module.visual.preprocess_cfg), is_train=False
+        )
     network = Network(module, rebuild=lambda: _anew(architecture, build))
     quick = bool(build.get("force_quick_gelu") or config.get("quick_gelu"))
     settings = {"config": sha256_of_text(json.dumps(config, sort_keys=True, default=str)),
