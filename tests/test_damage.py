@@ -32,14 +32,14 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     where: dict[str, Any] = {"runs": place / "runs", "store": place / "store"}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("colligate.study.battery.BATTERIES", {"probes": probe_rows})
-        made = study(StudyConfig(embedder="oracle:object-table:24", scenes="clevr", **where), page=False)
+        made = study(StudyConfig(embedder="oracle:object-table:24", scenes="clevr", **where))
     trained = train(replace(TINY, runs=place / "runs"))
     swept = sweep(
         SweepConfig(coverages=(0.5,), spaces=("6x6",), widths=(16,), seeds=2, train=TINY, runs=place / "runs")
     )
     asked = RepairConfig(embedder="oracle:pair-rotated:16", scenes="clevr", coverages=(0.5,), steps=0, **where)
     return {
-        "study": made.folder, "train": trained.folder, "sweep": swept.folder, "repair": repair(asked).folder
+        "study": made.place, "train": trained.place, "sweep": swept.place, "repair": repair(asked).place
     }  # fmt: skip
 
 

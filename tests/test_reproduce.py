@@ -57,30 +57,30 @@ def a_training(runs: Path) -> Path:
         values=6, coverage=0.5, width=16, heads=2, dim=8, batch=16, steps=4, warmup=2, budget=60, precision="float32",
         runs=runs,
     )  # fmt: skip
-    return train(tiny).folder
+    return train(tiny).place
 
 
 def a_complexity(runs: Path) -> Path:
     config = StudyConfig(embedder=ORACLE, scenes=small(runs), families=("additive",), coverages=(0.5,), runs=runs)
-    return study(config, only=("complexity",), page=False).folder
+    return study(config, only=("complexity",)).place
 
 
 def some_batteries(runs: Path) -> Path:
     config = StudyConfig(embedder=ORACLE, scenes=small(runs), runs=runs)
-    return study(config, only=("probes", "information"), page=False).folder
+    return study(config, only=("probes", "information")).place
 
 
 def a_recognition(runs: Path) -> Path:
-    return recognize(RecognizeConfig(embedder="oracle:pair-bag:32", scenes="clevr", runs=runs)).folder
+    return recognize(RecognizeConfig(embedder="oracle:pair-bag:32", scenes="clevr", runs=runs)).place
 
 
 def some_foils(runs: Path) -> Path:
-    return run_foils(FoilsConfig(embedder="oracle:pair-bag:32", scenes="clevr", runs=runs)).folder
+    return run_foils(FoilsConfig(embedder="oracle:pair-bag:32", scenes="clevr", runs=runs)).place
 
 
 def a_repair(runs: Path) -> Path:
     config = RepairConfig(embedder="oracle:pair-rotated:16", scenes="clevr", coverages=(0.5,), steps=0, runs=runs)
-    return repair(config).folder
+    return repair(config).place
 
 
 SLOW = pytest.param(a_complexity, marks=pytest.mark.long)  # test_study.py repeats a whole study, rules included
@@ -106,7 +106,7 @@ def test_what_gathers_runs_or_is_unknown_is_refused_with_what_to_run(kind: str, 
 @pytest.fixture
 def done(tmp_path: Path) -> Path:
     config = StudyConfig(embedder=ORACLE, scenes=small(tmp_path), runs=tmp_path / "runs")
-    return study(config, only=("probes",), page=False).folder
+    return study(config, only=("probes",)).place
 
 
 CHANGES = ("value", "low", "high", "n", "objects", "chance", "bag_of_concepts", "random_init")
@@ -161,7 +161,7 @@ def test_files_beside_the_vectors_are_compared_before_any_work(labels: Path, tmp
         embedder=str(vectors(tmp_path / "v.npy")), labels=labels, control=vectors(tmp_path / "control.npy", 1),
         runs=tmp_path / "runs",
     )  # fmt: skip
-    folder = study(config, only=("probes",), page=False).folder
+    folder = study(config, only=("probes",)).place
     assert reproduce(folder).differences == []
     vectors(tmp_path / "control.npy", 2)
     monkeypatch.setattr(
@@ -176,7 +176,7 @@ def test_files_beside_the_vectors_are_compared_before_any_work(labels: Path, tmp
 
 def test_another_world_is_named_by_what_changed(labels: Path, tmp_path: Path):
     config = StudyConfig(embedder=ORACLE, scenes=str(labels), runs=tmp_path / "runs")
-    folder = study(config, only=("probes",), page=False).folder
+    folder = study(config, only=("probes",)).place
     labels.write_text(labels.read_text().replace("cone", "torus"))
     with pytest.raises(ValueError, match=r"The world is another than in .*concepts .*cone.* then, .*torus.* now"):
         reproduce(folder)
@@ -207,7 +207,7 @@ def make():
 def own_run(place: Path, rewrite: Rewrite) -> Path:
     """A run whose record, sealed like any, was made to name a module."""
     config = StudyConfig(embedder=ORACLE, scenes=small(place), runs=place / "runs")
-    folder = study(config, only=("probes",), page=False).folder
+    folder = study(config, only=("probes",)).place
     rewrite(folder, config={**read_record(folder)["config"], "embedder": "of_a_record:make"})
     (place / "of_a_record.py").write_text(OWN)
     return folder
@@ -297,7 +297,7 @@ def test_an_input_that_is_no_regular_file_is_not_opened(labels: Path, tmp_path: 
         embedder=str(vectors(tmp_path / "v.npy")), labels=labels, control=vectors(tmp_path / "control.npy", 1),
         runs=tmp_path / "runs",
     )  # fmt: skip
-    folder = study(config, only=("probes",), page=False).folder
+    folder = study(config, only=("probes",)).place
     (tmp_path / "control.npy").unlink()
     os.mkfifo(tmp_path / "control.npy")
     with pytest.raises(ValueError, match="is no regular file"):

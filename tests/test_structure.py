@@ -138,7 +138,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         "values": 6, "coverage": 0.5, "width": 16, "heads": 1, "dim": 16, "batch": 8, "steps": 4, "warmup": 2,
     }  # fmt: skip
     towers: list[Any] = ["separate", "shared"]
-    return [train(TrainConfig(**tiny, towers=of, runs=runs)).folder for of in towers]
+    return [train(TrainConfig(**tiny, towers=of, runs=runs)).place for of in towers]
 
 
 @pytest.mark.parametrize("heads", [pytest.param("probes", marks=pytest.mark.long), "queries"])
@@ -147,11 +147,16 @@ def test_rules_are_fitted_to_both_towers_of_trained_models(trained: list[Path], 
         models=tuple(trained), families=("additive",), scenes=600, heads=heads, runs=tmp_path / "runs"
     )  # fmt: skip
     done = structure(config)
-    assert [model["run"] for model in done.models] == [folder.name for folder in trained]
-    assert [list(model["fits"]) for model in done.models] == [["scene", "query"], ["shared"]]
-    assert all(-5 < rule["r2"] <= 1 for model in done.models for fit in model["fits"].values() for rule in fit["rules"])
+    assert [model["run"] for model in done.figures["models"]] == [folder.name for folder in trained]
+    assert [list(model["fits"]) for model in done.figures["models"]] == [["scene", "query"], ["shared"]]
+    assert all(
+        -5 < rule["r2"] <= 1
+        for model in done.figures["models"]
+        for fit in model["fits"].values()
+        for rule in fit["rules"]
+    )
     assert structure(config).rows == done.rows
-    page = render_page(dict(done.record), done.rows, {"models": done.models})
+    page = render_page(dict(done.record), done.rows, {"models": done.figures["models"]})
     assert "Do models whose towers match follow a simple rule?" in page
     assert "No verdict on" in page
 
@@ -170,12 +175,12 @@ def test_a_model_is_fitted_once_for_all_calls_unless_its_file_is_damaged(
     alone = structure(StructureConfig(models=(trained[0],), **settings))
     both = structure(StructureConfig(models=tuple(trained), **settings))
     assert fitted == [trained[0].name, trained[1].name]
-    assert both.models[0] == alone.models[0]
+    assert both.figures["models"][0] == alone.figures["models"][0]
     for kept in (tmp_path / ".rules").iterdir():
         kept.write_text("{", encoding="utf-8")
     again = structure(StructureConfig(models=(trained[1], trained[0]), **settings))
     assert fitted[2:] == [trained[1].name, trained[0].name]
-    assert again.models == both.models[::-1]
+    assert again.figures["models"] == both.figures["models"][::-1]
 
 
 def test_pictures_and_captions_have_two_towers(tmp_path: Path):
@@ -183,9 +188,9 @@ def test_pictures_and_captions_have_two_towers(tmp_path: Path):
         "values": 4, "shapes": 3, "hold_out": "objects", "coverage": 0.6, "width": 16, "layers": 1, "query_layers": 1,
         "heads": 1, "dim": 8, "batch": 8, "steps": 2, "warmup": 1,
     }  # fmt: skip
-    folder = train(PicturesConfig(**tiny, runs=tmp_path)).folder
+    folder = train(PicturesConfig(**tiny, runs=tmp_path)).place
     done = structure(StructureConfig(models=(folder,), families=("additive",), heads="queries", runs=tmp_path))
-    assert set(done.models[0]["fits"]) == {"picture", "text"}
+    assert set(done.figures["models"][0]["fits"]) == {"picture", "text"}
     ids = {row.id for row in done.rows}
     assert {"structure.picture.object", "structure.text.r2"} <= ids
 
@@ -201,11 +206,11 @@ def test_any_two_towers_that_were_studied_and_asked_are_a_model(tmp_path: Path, 
     fitted = [
         study(
             ComplexityConfig(**where, tower=tower, families=("additive",), coverages=(0.6,)), only=("complexity",),
-            page=False,
-        ).folder
+
+        ).place
         for tower in ("scene", "text")
     ]  # fmt: skip
-    [model] = given_models([asked.folder, *fitted])
+    [model] = given_models([asked.place, *fitted])
     found = {row.id: row.value for row in asked.rows}
     assert model["matching"] == {"swaps": found["crossmodal.object.swap"], "table": found["crossmodal.object"]}
     assert set(model["fits"]) == {"scene", "text"}
@@ -214,7 +219,7 @@ def test_any_two_towers_that_were_studied_and_asked_are_a_model(tmp_path: Path, 
     assert main(["structure", *map(str, (asked.folder, *fitted)), "--runs", str(tmp_path / "made")]) == 0
     assert "structure.text.r2 (additive)" in " ".join(capsys.readouterr().out.split())
     with pytest.raises(ValueError, match="colligate complexity oracle:pair-bag:32 --scenes clevr"):
-        given_models([asked.folder])
+        given_models([asked.place])
     with pytest.raises(ValueError, match="colligate recognize oracle:pair-bag:32"):
         given_models(fitted)
 

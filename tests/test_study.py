@@ -21,10 +21,12 @@ from colligate.cli import MEASUREMENTS
 from colligate.geometry.measurements import probe_rows
 from colligate.probes import ProbeSettings
 from colligate.records import COLUMNS, Row, read_record, read_table
+from colligate.report.page import write_page
+from colligate.runs import Findings
 from colligate.scenes.captions import CaptionTemplate
 from colligate.scenes.space import ConceptSpace, Scenes
 from colligate.scenes.worlds import World, labels_bytes, load_world, render
-from colligate.study import BATTERIES, ComplexityConfig, Study, StudyConfig, open_source, open_subject, reproduce, study
+from colligate.study import BATTERIES, ComplexityConfig, StudyConfig, open_source, open_subject, reproduce, study
 from colligate.study.battery import over_the_same
 from colligate.study.config import ASKED, MeasureConfig, as_study
 from colligate.study.provenance import CALLS, python_calls
@@ -94,11 +96,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def finished(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Study:
+def finished(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Findings:
     """Every measurement of an oracle on the small table."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLLIGATE_STORE", str(tmp_path_factory.getbasetemp() / "store"))
-        return study(oracle_config(place), page=True)
+        return study(oracle_config(place))
 
 
 def oracle_config(place: Path, **more: Any) -> StudyConfig:
@@ -119,8 +121,8 @@ def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("colligate.study.battery.BATTERIES", {"probes": probe_rows})
 
 
-def probe_study(**given: Any) -> Study:
-    return study(StudyConfig(**given), only=("probes",), page=False)
+def probe_study(**given: Any) -> Findings:
+    return study(StudyConfig(**given), only=("probes",))
 
 
 def check_rows(rows: list[Row], documented: Callable[[str], bool]) -> None:
@@ -148,10 +150,10 @@ def value(rows: list[Row], id: str, on: str) -> float | None:
 # -------------------------------------------------------------------------------------- what a study leaves behind
 
 
-def test_the_table_is_the_designed_one(finished: Study, documented: Callable[[str], bool]):
-    header = (finished.folder / "table.csv").read_text().splitlines()[0]
+def test_the_table_is_the_designed_one(finished: Findings, documented: Callable[[str], bool]):
+    header = (finished.place / "table.csv").read_text().splitlines()[0]
     assert header.split(",") == DESIGNED == list(COLUMNS)
-    assert read_table(finished.folder / "table.csv") == finished.rows
+    assert read_table(finished.place / "table.csv") == finished.rows
     check_rows(finished.rows, documented)
 
 
@@ -163,7 +165,7 @@ PROMISED = (
 )  # fmt: skip
 
 
-def test_every_promised_measurement_is_there_on_every_part(finished: Study):
+def test_every_promised_measurement_is_there_on_every_part(finished: Findings):
     there = {(row.id, row.on) for row in finished.rows}
     assert {(id, on) for id in PROMISED for on in ("all", "fit", "test")} <= there
     for id in ("probe.concept", "probe.object", "removal.object.retrained.object", "information.linear.bits",
@@ -171,7 +173,7 @@ def test_every_promised_measurement_is_there_on_every_part(finished: Study):
         assert (id, "test") in there
 
 
-def test_an_oracle_that_is_a_sum_over_objects_is_found_to_be_one(finished: Study):
+def test_an_oracle_that_is_a_sum_over_objects_is_found_to_be_one(finished: Findings):
     rows = finished.rows
     assert value(rows, "r2.object.least_squares", "test") == pytest.approx(1, abs=1e-6)
     assert value(rows, "r2.object.avg", "all") == pytest.approx(1, abs=0.1)
@@ -182,10 +184,10 @@ def test_an_oracle_that_is_a_sum_over_objects_is_found_to_be_one(finished: Study
     assert concepts < 0.9
 
 
-def test_the_record_tells_what_was_done(finished: Study, place: Path):
-    record = read_record(finished.folder)
+def test_the_record_tells_what_was_done(finished: Findings, place: Path):
+    record = read_record(finished.place)
     assert {"table.csv", "figures.json", "arrays.safetensors"} == set(record.pop("files"))
-    assert record == json.loads(json.dumps({**finished.record, "schema": 1, "run": finished.folder.name}))
+    assert record == json.loads(json.dumps({**finished.record, "schema": 1, "run": finished.place.name}))
     assert record["kind"] == "study"
     left_out = {"out", "store", "force", "online", "device"}
     assert set(record["config"]) == {field.name for field in fields(StudyConfig)} - left_out
@@ -205,8 +207,8 @@ def test_the_record_tells_what_was_done(finished: Study, place: Path):
     assert "T" in record["created"]
 
 
-def test_the_arrays_hold_the_split_the_probes_and_the_outcomes(finished: Study):
-    arrays = load_file(finished.folder / "arrays.safetensors")
+def test_the_arrays_hold_the_split_the_probes_and_the_outcomes(finished: Findings):
+    arrays = load_file(finished.place / "arrays.safetensors")
     parts = torch.cat([arrays[f"split.{part}"] for part in ("fit", "validation", "test")])
     assert parts.sort().values.tolist() == list(range(81))
     assert arrays["probe.color"].shape == (3, DIM)
@@ -214,16 +216,16 @@ def test_the_arrays_hold_the_split_the_probes_and_the_outcomes(finished: Study):
     assert value(finished.rows, "probe.object", "test") == pytest.approx((hits.sum() / counted.sum()).item())
 
 
-def test_the_page_names_the_model_and_the_world(finished: Study):
-    assert finished.page is not None
-    page = finished.page.read_text()
+def test_the_page_names_the_model_and_the_world(finished: Findings):
+    written = write_page(finished.place)
+    page = written.read_text()
     assert f"oracle:object-table:{DIM}" in page
-    assert finished.page == finished.folder / "report.html"
+    assert written == finished.place / "report.html"
     assert finished.record["inputs"]["world"]["name"] in page
     assert shlex.quote(finished.record["config"]["scenes"]) in page.replace("&#39;", "'")
 
 
-def test_the_command_in_the_record_is_the_same_call(finished: Study, place: Path):
+def test_the_command_in_the_record_is_the_same_call(finished: Findings, place: Path):
     tyro = pytest.importorskip("tyro")
     words = shlex.split(finished.record["command"])
     assert words[:2] == ["colligate", "study"]
@@ -264,7 +266,7 @@ def test_a_verb_takes_only_what_acts_on_it(battery: str, verb: str, place: Path,
     }  # fmt: skip
     plain = oracle_config(place, embedder=f"oracle:object-table:{DIM}", runs=tmp_path / "plain", families=("additive",))
     other = replace(plain, runs=tmp_path / "other", **{name: changed[name] for name in idle if name in changed})
-    rows = [study(config, only=(battery,), page=False).rows for config in (plain, other)]
+    rows = [study(config, only=(battery,)).rows for config in (plain, other)]
     assert [asdict(row) for row in rows[0]] == [asdict(row) for row in rows[1]]
 
 
@@ -279,7 +281,7 @@ def test_several_batteries_have_no_command_and_a_whole_study_has_its_own(place: 
     assert str(whole["command"]).startswith("colligate study oracle:no-binding --families additive")
 
 
-def test_the_python_in_the_record_gives_the_numbers(finished: Study):
+def test_the_python_in_the_record_gives_the_numbers(finished: Findings):
     for key, code in finished.record["calls"].items():
         scope: dict[str, Any] = {}
         if key in ("probes", "normalized"):
@@ -303,24 +305,22 @@ def test_the_python_in_the_record_of_a_vectors_file_runs_too(place: Path):
 # --------------------------------------------------------------------------------- again: found, forced, reproduced
 
 
-def test_the_same_call_finds_the_finished_run(finished: Study, place: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_same_call_finds_the_finished_run(finished: Findings, place: Path, monkeypatch: pytest.MonkeyPatch):
     def never(subject: Any) -> list[Row]:
         raise AssertionError("a finished run was measured again")
 
     monkeypatch.setattr("colligate.study.battery.BATTERIES", dict.fromkeys(BATTERIES, never))
-    again = study(oracle_config(place, out=place / "elsewhere.html"))
+    again = study(oracle_config(place))
     assert again.found
     assert (again.folder, again.rows) == (finished.folder, finished.rows)
-    kept = {"schema": 1, "run": finished.folder.name, "files": again.record["files"]}
+    kept = {"schema": 1, "run": finished.place.name, "files": again.record["files"]}
     assert again.record == {**finished.record, **kept}
-    assert again.page == place / "elsewhere.html"
-    assert (place / "elsewhere.html").is_file()
     with pytest.raises(AssertionError, match="measured again"):
         study(oracle_config(place, force=True))
 
 
-def test_a_repetition_gives_the_same_numbers_to_the_last_bit(finished: Study):
-    compared = reproduce(finished.folder, tolerance=0.0)
+def test_a_repetition_gives_the_same_numbers_to_the_last_bit(finished: Findings):
+    compared = reproduce(finished.place, tolerance=0.0)
     assert compared.differences == []
     assert compared.equal == compared.numbers > len(finished.rows)
 
@@ -332,12 +332,12 @@ def test_reproducing_sees_a_changed_number_and_other_inputs(place: Path, tmp_pat
     done = probe_study(embedder=str(vectors), labels=tmp_path / "labels.csv", runs=tmp_path / "runs")
     changed = [replace(row, value=0.123) if row.id == "probe.concept" else row for row in done.rows]
     rewrite(done.folder, rows=changed)
-    compared = reproduce(done.folder)
+    compared = reproduce(done.place)
     assert compared.equal == compared.numbers - 1
     assert "probe.concept on test: 0.123 then" in compared.differences[0]
     np.save(vectors, vectors_of(ALL, seed=1).numpy())
     with pytest.raises(ValueError, match="model is another than in"):
-        reproduce(done.folder)
+        reproduce(done.place)
 
 
 def test_an_interrupted_run_does_not_count_as_finished(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -347,10 +347,10 @@ def test_an_interrupted_run_does_not_count_as_finished(place: Path, tmp_path: Pa
     config = oracle_config(place, runs=tmp_path)
     monkeypatch.setattr("colligate.study.battery.BATTERIES", {"probes": broken})
     with pytest.raises(KeyboardInterrupt):
-        study(config, only=("probes",), page=False)
+        study(config, only=("probes",))
     monkeypatch.undo()
     monkeypatch.setenv("COLLIGATE_STORE", str(tmp_path / "store"))
-    done = study(config, only=("probes",), page=False)
+    done = study(config, only=("probes",))
     assert not done.found
     assert done.rows
 
@@ -364,7 +364,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     nothing = {"nothing": lambda subject: [subject.row("probe.concept", "test", value=0.0)]}
     monkeypatch.setattr("colligate.study.battery.BATTERIES", nothing)
     monkeypatch.setattr("colligate.study.battery.replay_rows", lambda subject, edits: [])
-    return lambda **given: study(StudyConfig(**given), only=("nothing",), page=False).folder.name
+    return lambda **given: study(StudyConfig(**given), only=("nothing",)).place.name
 
 
 Key = Callable[..., str]
@@ -422,10 +422,10 @@ def test_the_key_follows_the_content_of_the_control_and_of_the_edit_list(key: Ke
 def test_every_kind_of_vectors_file_gives_the_same_numbers(place: Path, file: str, tmp_path: Path):
     labels = place / ("pairs.csv" if file == "roles.safetensors" else "all.csv")
     only = ("decomposition",)
-    done = study(StudyConfig(embedder=str(place / file), labels=labels, runs=tmp_path), only=only, page=False)
+    done = study(StudyConfig(embedder=str(place / file), labels=labels, runs=tmp_path), only=only)
     plain = study(
         StudyConfig(embedder=str(place / "plain.npy"), labels=place / "all.csv", runs=place / "runs"),
-        only=only, page=False,
+        only=only,
     )  # fmt: skip
     assert [row.value for row in done.rows] == [row.value for row in plain.rows]
     assert value(done.rows, "r2.object.single", "all") is not None
@@ -441,7 +441,7 @@ def test_a_control_stands_beside_every_number(place: Path, tmp_path: Path):
         StudyConfig(
             embedder=str(place / "plain.npy"), labels=place / "all.csv", control=control, runs=tmp_path / "runs"
         ),
-        only=("probes", "decomposition"), page=False,
+        only=("probes", "decomposition"),
     )  # fmt: skip
     without = [row.id for row in done.rows if row.value is not None and row.random_init is None]
     assert [
@@ -475,12 +475,12 @@ def test_rules_of_a_whole_study_have_a_control_at_every_coverage(place: Path, tm
         embedder=str(place / "plain.npy"), labels=place / "all.csv", control=control, runs=tmp_path / "runs",
         families=("additive",), coverages=(0.5, 0.7), depth=False,
     )  # fmt: skip
-    rows = {row.coverage: row for row in study(config, page=False).rows if row.id == "complexity.r2"}
+    rows = {row.coverage: row for row in study(config).rows if row.id == "complexity.r2"}
     alone = StudyConfig(
         embedder=str(control), labels=place / "all.csv", runs=tmp_path / "runs", families=("additive",),
         coverages=(0.5, 0.7),
     )  # fmt: skip
-    found = study(alone, only=("complexity",), page=False).rows
+    found = study(alone, only=("complexity",)).rows
     expected = {row.coverage: row.value for row in found if row.id == "complexity.r2"}
     assert {coverage: row.random_init for coverage, row in rows.items()} == expected
     assert len(set(expected.values())) == 2
@@ -493,7 +493,7 @@ def test_vectors_of_other_precision_are_studied_as_they_are(place: Path, tmp_pat
     save_file({"v": vectors_of(ALL).to(dtype)}, tmp_path / "v.safetensors")
     done = study(
         StudyConfig(embedder=str(tmp_path / "v.safetensors"), labels=place / "all.csv", runs=tmp_path),
-        only=("decomposition",), page=False,
+        only=("decomposition",),
     )  # fmt: skip
     r2 = value(done.rows, "r2.object.least_squares", "test")
     assert r2 is not None
@@ -535,7 +535,7 @@ def test_the_paper_protocol_replays_an_edit_list(
     with pytest.raises(ValueError, match="--protocol paper"):
         StudyConfig(**given, edits=tmp_path / "edits.csv")
     config = StudyConfig(**given, protocol="paper", edits=tmp_path / "edits.csv", normalize=True)
-    done = study(config, only=("decomposition",), page=False)
+    done = study(config, only=("decomposition",))
     assert {row.protocol for row in done.rows} == {"paper"}
     replayed = [row for row in done.rows if row.id.startswith("replay.")]
     check_rows(done.rows, documented)
@@ -547,11 +547,11 @@ def test_the_paper_protocol_replays_an_edit_list(
 # ----------------------------------------------------------------------------------------------------- odd scenes
 
 
-def full_study(scenes: Scenes, folder: Path, vectors: torch.Tensor | None = None) -> Study:
+def full_study(scenes: Scenes, folder: Path, vectors: torch.Tensor | None = None) -> Findings:
     save_file({"v": vectors_of(scenes) if vectors is None else vectors}, folder / "v.safetensors")
     labels = table_of(scenes, folder / "labels.csv")
     given: dict[str, Any] = {"embedder": str(folder / "v.safetensors"), "labels": labels, "runs": folder / "runs"}
-    return study(StudyConfig(**given), only=tuple(BATTERIES), page=False)
+    return study(StudyConfig(**given), only=tuple(BATTERIES))
 
 
 def test_scenes_of_two_and_three_objects_are_studied_together(tmp_path: Path, documented: Callable[[str], bool]):
@@ -579,7 +579,6 @@ def test_one_concept_is_enough_for_objects(
     check_rows(done.rows, documented)
     assert value(done.rows, "r2.object.least_squares", "test") == pytest.approx(1, abs=1e-6)
     assert value(done.rows, "information.linear.bits", "test") is None
-    assert done.page is not None
     assert set(done.record["calls"]) == set(CALLS)
 
 
@@ -594,7 +593,7 @@ def test_replicates_are_hits_of_each_other(tmp_path: Path):
     assert not parts[0] & parts[1]
     done = study(
         StudyConfig(embedder=str(tmp_path / "v.safetensors"), labels=tmp_path / "labels.csv", runs=tmp_path),
-        only=("decomposition",), page=False,
+        only=("decomposition",),
     )  # fmt: skip
     assert value(done.rows, "retrieval.object.least_squares.up_to_order", "all") == pytest.approx(1)
 
@@ -604,7 +603,7 @@ def test_a_zero_vector_spoils_only_the_normalised_numbers(place: Path, tmp_path:
     vectors = vectors_of(ALL)
     vectors[5] = 0
     np.save(tmp_path / "v.npy", vectors.numpy())
-    done = study(StudyConfig(embedder=str(tmp_path / "v.npy"), labels=place / "all.csv", runs=tmp_path), page=False)
+    done = study(StudyConfig(embedder=str(tmp_path / "v.npy"), labels=place / "all.csv", runs=tmp_path))
     normalised = [row for row in done.rows if row.id.startswith("normalized.")]
     assert [row.value for row in normalised] == [None]
     assert "have no direction" in (normalised[0].reason or "")
@@ -655,8 +654,7 @@ def test_a_study_by_pictures_shows_them(two_towers: Path, tmp_path: Path, docume
         StudyConfig(embedder=f"hf:{two_towers}", scenes=str(labels), tower="picture", runs=tmp_path / "runs"),
     )
     check_rows(done.rows, documented)
-    assert done.page is not None
-    assert "data:image/png;base64," in done.page.read_text()
+    assert "data:image/png;base64," in write_page(done.place).read_text()
     depth = {row.family for row in done.rows if row.id == "probe.concept" and row.family}
     assert len(depth) >= 3
 
@@ -728,25 +726,25 @@ def test_a_second_study_of_a_model_embeds_nothing(
     monkeypatch.chdir(tmp_path)
     Path("keeps.py").write_text(KEPT)
     given: dict[str, Any] = {"embedder": "keeps:make", "runs": tmp_path / "runs", "store": tmp_path / "store"}
-    first = study(oracle_config(place, **given), page=False)
+    first = study(oracle_config(place, **given))
     asked = importlib.import_module("keeps").asked
     assert set(asked) == {"vectors", "layers", "tokens"}
     asked.clear()
-    again = study(oracle_config(place, **given, force=True), page=False)
+    again = study(oracle_config(place, **given, force=True))
     assert asked == []
     assert [asdict(row) for row in again.rows] == [asdict(row) for row in first.rows]
     assert {row.family for row in again.rows if row.family and "layer" in row.family} == {
         "layer 0 mean",
         "layer 1 mean",
     }
-    other = study(oracle_config(place, **given, seed=1), page=False)
+    other = study(oracle_config(place, **given, seed=1))
     assert asked == []
     assert other.folder != first.folder
     for shard in sorted((tmp_path / "store").rglob("shard-*")):
         content = shard.read_bytes()
         shard.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     capsys.readouterr()
-    mended = study(oracle_config(place, **given, force=True), page=False)
+    mended = study(oracle_config(place, **given, force=True))
     assert "are broken" in capsys.readouterr().err
     assert [asdict(row) for row in mended.rows] == [asdict(row) for row in first.rows]
 
@@ -778,7 +776,7 @@ def test_a_call_that_does_not_fit_says_what_to_change(place: Path, given: dict[s
         open_subject(oracle_config(place, **given))
 
 
-def test_rows_of_a_study_are_those_of_its_measurements(finished: Study, place: Path):
+def test_rows_of_a_study_are_those_of_its_measurements(finished: Findings, place: Path):
     rows = probe_rows(open_subject(oracle_config(place)))
     assert [row.value for row in rows] == [row.value for row in finished.rows if row.id in {r.id for r in rows}]
 

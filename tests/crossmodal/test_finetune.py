@@ -39,7 +39,7 @@ def brief(**more: Any) -> FineTuneSettings:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run folder of a pictures-and-captions model, hardly trained."""
-    return train(PicturesConfig(**TINY, runs=tmp_path_factory.mktemp("runs"))).folder
+    return train(PicturesConfig(**TINY, runs=tmp_path_factory.mktemp("runs"))).place
 
 
 @pytest.fixture(scope="module")

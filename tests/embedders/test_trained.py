@@ -103,7 +103,7 @@ def test_a_study_takes_the_models_own_world(tmp_path):
 
     saved(tmp_path / "model")
     config = StudyConfig(embedder=f"run:{tmp_path / 'model'}", runs=tmp_path / "runs", store=tmp_path / "store")
-    done = study(config, only=("probes",), page=False)
+    done = study(config, only=("probes",))
     [row] = [row for row in done.rows if row.id == "probe.object"]
     assert row.random_init is not None
     assert any("grid:4x4" in note for note in done.record["notes"])

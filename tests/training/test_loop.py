@@ -27,19 +27,19 @@ def test_what_a_run_leaves(tiny):
     looks = []
     done = train(tiny, log=lambda step, seen: looks.append((step, seen)))
     assert done.folder == run_folder(tiny)
-    assert sorted(p.name.split("-")[0] for p in done.folder.iterdir()) == [
+    assert sorted(p.name.split("-")[0] for p in done.place.iterdir()) == [
         "arrays.safetensors", "figures.json", "model.json", "record.json", "table.csv", "weights",
     ]  # fmt: skip
-    record = read_record(done.folder)
+    record = read_record(done.place)
     assert record["kind"] == "train"
     assert record["config"]["coverage"] == 0.5
     assert set(record["given"]) >= {"values", "coverage"}
     assert record["objects"] == {part: len(ids) for part, ids in tiny.divide().items()}
     assert [step for step, _ in looks] == [4, 8]
-    assert json.loads((done.folder / "figures.json").read_text())["curve"] == [seen for _, seen in looks]
-    ids = [row.id for row in read_table(done.folder / "table.csv")]
+    assert json.loads((done.place / "figures.json").read_text())["curve"] == [seen for _, seen in looks]
+    ids = [row.id for row in read_table(done.place / "table.csv")]
     assert "recognition.object.unseen.among_unseen" in ids
-    found = load_checkpoint(done.folder)
+    found = load_checkpoint(done.place)
     assert found.facts["objects"]["test"] == tiny.divide()["test"].tolist()
     assert found.model.space == tiny.space
 
@@ -63,7 +63,7 @@ def test_a_killed_repetition_leaves_no_old_record_beside_new_weights(tiny, monke
     monkeypatch.setattr(loop, "recognition_rows", killed)
     with pytest.raises(KeyboardInterrupt):
         train(replace(tiny, force=True))
-    assert not (first.folder / "record.json").exists()
+    assert not (first.place / "record.json").exists()
     monkeypatch.undo()
     again = train(tiny)
     assert not again.found
@@ -113,7 +113,7 @@ def test_an_interrupted_run_goes_on_from_its_state(tiny, monkeypatch):
     steps = []
     done = train(tiny, report=lambda _, step, total: steps.append(step))
     assert [r.value for r in done.rows] == [r.value for r in whole.rows]
-    curves = [(of.folder / "figures.json").read_bytes() for of in (done, whole)]
+    curves = [(of.place / "figures.json").read_bytes() for of in (done, whole)]
     assert curves[0] == curves[1]
     assert not (run_folder(tiny) / "state.safetensors").exists()
 

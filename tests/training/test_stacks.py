@@ -151,10 +151,10 @@ def test_a_member_that_diverges_changes_nothing_of_the_others(
     assert [bool(one.diverged) for one in done] == [False, True, False]
     assert "no number at step 3; the best checkpoint before it is of step 2" in done[1].diverged
     for one, other in ((done[0], whole[0]), (done[2], whole[2])):
-        assert (one.folder / "table.csv").read_bytes() == (other.folder / "table.csv").read_bytes()
-        assert (one.folder / "model.json").read_bytes() == (other.folder / "model.json").read_bytes()
-    assert (done[1].folder / "model.json").is_file()
-    assert not (done[1].folder / "record.json").exists()
+        assert (one.place / "table.csv").read_bytes() == (other.place / "table.csv").read_bytes()
+        assert (one.place / "model.json").read_bytes() == (other.place / "model.json").read_bytes()
+    assert (done[1].place / "model.json").is_file()
+    assert not (done[1].place / "record.json").exists()
 
 
 def test_a_sweep_names_who_diverged_and_keeps_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -197,7 +197,7 @@ def of_another(run: Path, other: Path) -> None:
 
 def test_the_files_of_another_run_are_not_taken_for_ones_own(tmp_path: Path):
     config = replace(TINY, runs=tmp_path)
-    one, other = (train(replace(config, seed=seed)).folder for seed in (0, 1))
+    one, other = (train(replace(config, seed=seed)).place for seed in (0, 1))
     of_another(one, other)
     with pytest.raises(WorkError, match=rf"holds the record of another run, {other.name}; run it again with --force"):
         train(config)
@@ -208,7 +208,7 @@ def test_the_files_of_another_run_are_not_taken_for_ones_own(tmp_path: Path):
 @pytest.mark.parametrize("file", ["table.csv", "figures.json", "arrays.safetensors", "model.json", "weights"])
 def test_damage_of_any_file_is_noticed_where_the_run_is_listed_or_found(file: str, tmp_path: Path):
     config = replace(TINY, runs=tmp_path)
-    folder = train(config).folder
+    folder = train(config).place
     [path] = folder.glob(f"{file}*")
     path.write_bytes(path.read_bytes()[:-1])
     [listed] = list_runs(tmp_path)

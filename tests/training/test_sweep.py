@@ -39,7 +39,7 @@ def test_a_sweep_gathers_runs_that_single_calls_find_too(small):
     for members in sweep_configs(small):
         for member in members:
             assert (run_folder(member) / "record.json").is_file()
-    listed = (done.folder / "runs.csv").read_text().splitlines()
+    listed = (done.place / "runs.csv").read_text().splitlines()
     assert len(listed) == 5
     assert set(ticks) == {"training 1 of 2", "training 2 of 2"}
     again = sweep(small)

@@ -7,7 +7,7 @@ from colligate.cli.terminal import parse, progress, take_flag, tell
 
 if TYPE_CHECKING:
     from colligate.records import Row
-    from colligate.study import Study
+    from colligate.runs import Findings
 
 
 def recognize_verb(words: list[str]) -> int:
@@ -52,7 +52,7 @@ def repair_verb(words: list[str]) -> int:
     return code
 
 
-def _told(result: "Study", as_json: bool, rows: "list[Row]") -> int:
+def _told(result: "Findings", as_json: bool, rows: "list[Row]") -> int:
     """The finding, rows, notes, and where the record and the page are."""
-    show_run(result.folder, result.record, result.rows if as_json else rows, as_json=as_json)
+    show_run(result.place, result.record, result.rows if as_json else rows, as_json=as_json)
     return 0

@@ -44,7 +44,7 @@ def train_verb(words: list[str]) -> int:
     config = parse(asked, "train", about, words)
     with progress(quiet=as_json) as report:
         result = train(config, log=None if as_json else _print_look, report=report)
-    show_run(result.folder, result.record, result.rows, as_json=as_json)
+    show_run(result.place, result.record, result.rows, as_json=as_json)
     if not as_json:
         long = preset != "pictures" and config.space.num_objects >= 300
         note = "    (some minutes: all ordered pairs of about 400 objects)" if long else ""
@@ -78,7 +78,7 @@ def sweep_verb(words: list[str]) -> int:
     config = parse(asked, "sweep", about, words)
     with progress(quiet=as_json) as report:
         result = sweep(config, report=report)
-    show_run(result.folder, result.record, result.rows, as_json=as_json, points=spread(result.rows))
+    show_run(result.place, result.record, result.rows, as_json=as_json, points=spread(result.rows))
     return 0
 
 
@@ -104,7 +104,7 @@ def structure_verb(words: list[str]) -> int:
     as_json, words = take_flag(words, "--json")
     config = parse(StructureConfig, "structure", "Fit rules to the towers of many models. Add --json for rows.", words)
     with progress(quiet=as_json) as report:
-        result = structure(config, report)
+        result = structure(config, report=report)
     leading = [row for row in result.rows if as_json or row.id.endswith(LEADING)]
-    show_run(result.folder, result.record, leading, as_json=as_json, judged=result.rows)
+    show_run(result.place, result.record, leading, as_json=as_json, judged=result.rows)
     return 0

@@ -33,7 +33,7 @@ def _measure(verb: str, battery: str, words: list[str]) -> int:
     about = f"{MEASUREMENTS[verb][1]} Add --json for rows as JSON, --all for every row of a long table."
     config = parse(ASKED.get(battery, MeasureConfig), verb, about, words)
     with progress(quiet=as_json) as report:
-        result = study(config, only=(battery,), page=False, report=report)
+        result = study(config, only=(battery,), report=report)
     if as_json:
         show(result.rows, as_json=True)
         return 0
@@ -56,6 +56,7 @@ def _measure(verb: str, battery: str, words: list[str]) -> int:
 
 
 def _study(words: list[str]) -> int:
+    from colligate.report.page import write_page
     from colligate.report.verdict import judge
     from colligate.study import StudyConfig, study
 
@@ -75,7 +76,7 @@ def _study(words: list[str]) -> int:
     if result.found:
         say("This run was finished before; --force takes it again.")
     tell(f"Record: {result.folder}")
-    tell(f"Page:   {result.page}")
+    tell(f"Page:   {write_page(result.place, config.out)}")
     return 0
 
 

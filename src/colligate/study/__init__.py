@@ -13,7 +13,6 @@ colligate.study.reproduce    a record, run again and compared
 """
 
 from colligate.study.battery import BATTERIES as BATTERIES
-from colligate.study.battery import Study as Study
 from colligate.study.battery import open_subject as open_subject
 from colligate.study.battery import study as study
 from colligate.study.config import ComplexityConfig as ComplexityConfig
@@ -23,6 +22,7 @@ from colligate.study.config import SourceConfig as SourceConfig
 from colligate.study.config import StudyConfig as StudyConfig
 from colligate.study.reproduce import Comparison as Comparison
 from colligate.study.reproduce import reproduce as reproduce
+from colligate.study.sources import Inputs as Inputs
 from colligate.study.sources import Source as Source
 from colligate.study.sources import open_source as open_source
 from colligate.study.sources import open_world as open_world

@@ -3,18 +3,17 @@
 import base64
 import io
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import torch
 
-from colligate import __version__
 from colligate.embedders import NoControl, embed, embed_layers, embed_tokens, random_init
 from colligate.embedders.embedding import DeepTower, TokenTower
 from colligate.embedders.precomputed import read_vectors
 from colligate.embeddings import Embeddings
-from colligate.engine import Clock, Report, fitting_threads, peak_memory
+from colligate.engine import Clock, Report
 from colligate.geometry.editing import edit_rows, replay_rows
 from colligate.geometry.measurements import (
     MOST_TOKEN_NUMBERS,
@@ -27,23 +26,15 @@ from colligate.geometry.measurements import (
 from colligate.geometry.replay import read_edit_list
 from colligate.geometry.subject import Subject
 from colligate.geometry.views import views
-from colligate.records import (
-    Row,
-    content_key,
-    find_run,
-    given,
-    one_writer,
-    run_facts,
-    settings,
-    with_random_init,
-    write_record,
-)
+from colligate.records import Row, one_writer, with_random_init
+from colligate.records import given as given_fields
 from colligate.report.verdict import Measured
+from colligate.runs import Findings, Measurements, carry_out
 from colligate.scenes.splits import ByScene, Given, PaperScenes, SplitRule
 from colligate.study.config import BatteryConfig, StudyConfig, as_study
 from colligate.study.provenance import describe_inputs, file_hashes, python_calls
 from colligate.study.rules import rule_rows, settings_of
-from colligate.study.sources import Source, open_source, progress_of, shown, store_of
+from colligate.study.sources import Inputs, Source, open_source, progress_of, shown, store_of
 
 BATTERIES: Mapping[str, Callable[[Subject], list[Row]]] = {
     "probes": probe_rows,
@@ -58,45 +49,30 @@ LONG = ("complexity",)
 """Stages that are taken of the control in a whole study only: alone, they would take twice as long."""
 
 
-@dataclass(frozen=True, eq=False)
-class Study:
-    """A finished study.
-
-    Attributes:
-        folder: its run folder.
-        rows: its table.
-        record: what was done.
-        page: the HTML page, if one was written.
-        found: whether the run was there already.
-    """
-
-    folder: Path
-    rows: list[Row]
-    record: Mapping[str, Any]
-    page: Path | None
-    found: bool = False
-
-
 @one_writer
 def study(
-    config: BatteryConfig, *, only: tuple[str, ...] | None = None, page: bool = True, report: Report | None = None
-) -> Study:
+    config: BatteryConfig,
+    *,
+    only: tuple[str, ...] | None = None,
+    inputs: Inputs | None = None,
+    save: bool = True,
+    report: Report | None = None,
+) -> Findings:
     """Take every measurement of one embedder on one world.
 
     Args:
         config: what and how; a verb's own config has the defaults of a study for all else.
         only: names of `BATTERIES` to take; all by default.
-        page: whether to write the HTML page.
+        inputs: what is handed over as objects, where the config names the rest.
+        save: whether to leave a run's folder.
         report: told about the progress of every stage.
 
     Raises:
         ValueError: the call can't be carried out as written; the message says what to change.
 
     Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as folder:
-        ...     config = StudyConfig(embedder="oracle:no-binding", scenes="clevr", runs=Path(folder))
-        ...     rows = study(config, only=("probes",), page=False).rows
+        >>> config = StudyConfig(embedder="oracle:no-binding", scenes="clevr")
+        >>> rows = study(config, only=("probes",), save=False).rows
         >>> {row.id: round(row.value, 1) for row in rows}["probe.concept"]
         1.0
     """
@@ -106,23 +82,19 @@ def study(
             f"{unknown[0] if unknown else 'Nothing'!r} can't be taken; choose among {', '.join(BATTERIES)}."
         )
     asked, config = config, as_study(config)
-    if page and config.out is not None and config.out.is_dir():
+    if config.out is not None and config.out.is_dir():
         raise ValueError(f"{config.out} is a folder; name the page's file, such as {config.out / 'report.html'}.")
     clock = Clock(report)
     with clock.stage("embedding"):
-        source = open_source(config, report)
-    kind = "study" if only is None else "-".join(only)
+        source = open_source(config, report, inputs)
     facts = {
-        "kind": kind, "version": __version__, "config": settings(config), "inputs": source.facts,
-        "scenes": source.embeddings.scenes.content_hash, "shown": shown(source),
+        "inputs": source.facts, "scenes": source.embeddings.scenes.content_hash, "shown": shown(source),
         "files": file_hashes(edits=config.edits, control=config.control),
     }  # fmt: skip
-    folder = config.runs / f"{kind}-{content_key(facts)}"
-    if (run := find_run(folder, force=config.force)) is not None:
-        return Study(folder, run.rows, run.record, _write_page(folder, config, page), found=True)
-    subject = Subject.of(source.embeddings, _rule(config, source), settings_of(config, report))
-    chosen = tuple(BATTERIES) if only is None else only
-    with fitting_threads() as threads:
+
+    def measure() -> Measurements:
+        subject = Subject.of(source.embeddings, _rule(config, source), settings_of(config, report))
+        chosen = tuple(BATTERIES) if only is None else only
         alone = () if only is None else tuple(name for name in chosen if name in LONG)
         rows = _controlled_rows(subject, tuple(n for n in chosen if n not in alone), config, source, clock)
         rows += with_random_init(_measure(subject, alone, clock), [], NO_LONG_LEVEL)
@@ -136,28 +108,20 @@ def study(
         if only is None:
             with clock.stage("figures"):
                 figures = views(subject) | _pictures(source, subject)
-    record = run_facts(
-        kind, source.name, config, seconds=clock.seconds, memory=peak_memory(),
-        notes=[*source.notes, *subject.split.notes],
-    ) | python_calls(config, only) | {
-        "given": given(asked), "inputs": _inputs(config, source, subject), "threads": threads,
-    }  # fmt: skip
-    write_record(folder, record, rows, figures, _arrays(subject, chosen))
-    return Study(folder, rows, record, _write_page(folder, config, page and only is None))
+        told = {"given": given_fields(asked), "inputs": _inputs(config, source, subject)}
+        return Measurements(
+            rows, figures, _arrays(subject, chosen), notes=[*source.notes, *subject.split.notes],
+            facts=python_calls(config, only, objects=source.objects) | told,
+        )  # fmt: skip
+
+    kind = "study" if only is None else "-".join(only)
+    return carry_out(kind, config, facts, measure, name=source.name, clock=clock, save=save)
 
 
 def _inputs(config: StudyConfig, source: Source, subject: Subject) -> dict[str, object]:
     singles = 0 if subject.singles is None else len(subject.singles)
     inputs = describe_inputs(config, source, subject.scenes, singles=singles, split=subject.split)
     return inputs | {"files": file_hashes(edits=config.edits, control=config.control)}
-
-
-def _write_page(folder: Path, config: StudyConfig, page: bool) -> Path | None:
-    if not page:
-        return None
-    from colligate.report.page import write_page
-
-    return write_page(folder, config.out)
 
 
 def _rule(config: StudyConfig, source: Source) -> SplitRule:
@@ -172,7 +136,7 @@ def _rule(config: StudyConfig, source: Source) -> SplitRule:
     return ByScene(fit=config.fit, validation=config.validation)
 
 
-def open_subject(config: BatteryConfig) -> Subject:
+def open_subject(config: BatteryConfig, inputs: Inputs | None = None) -> Subject:
     """What a study of this config measures: its vectors, split and settings.
 
     Raises:
@@ -184,7 +148,7 @@ def open_subject(config: BatteryConfig) -> Subject:
         (576, 118)
     """
     config = as_study(config)
-    source = open_source(config)
+    source = open_source(config, inputs=inputs)
     return Subject.of(source.embeddings, _rule(config, source), settings_of(config))
 
 
@@ -215,9 +179,11 @@ def _with_control(
 ) -> list[Row]:
     """The same measurements on the same architecture with fresh weights, beside each number."""
     if source.tower is None:
-        if config.control is None:
+        control = source.control
+        if control is None and config.control is not None:
+            control = read_vectors(config.control, source.world or config.labels or Path(config.scenes))
+        if control is None:
             return with_random_init(rows, [], "no random-init level: vectors without a model (add --control)")
-        control = read_vectors(config.control, source.world or config.labels or Path(config.scenes))
         if config.normalize:
             control = control.normalized()
     else:

@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 
-from colligate import __version__
 from colligate.crossmodal.foil_files import FoilFile, PictureFile, read_foils
 from colligate.crossmodal.foil_rows import bias_rows, foil_rows, group_rows, table_rows
 from colligate.crossmodal.foils import FoilTable, too_long
@@ -15,25 +14,15 @@ from colligate.crossmodal.measurements import alignment_rows, recognition_rows, 
 from colligate.crossmodal.queries import QueryTemplates, embed_queries, query_tower, scene_tower
 from colligate.embedders import Model, NoControl, Tower, embed, embed_items, load_model, random_init
 from colligate.embeddings import Embeddings
-from colligate.engine import Clock, Report, fitting_threads, peak_memory
-from colligate.records import (
-    Row,
-    command,
-    content_key,
-    find_run,
-    one_writer,
-    run_facts,
-    settings,
-    with_random_init,
-    write_record,
-)
+from colligate.engine import Clock, Report
+from colligate.records import Row, command, one_writer, with_random_init
+from colligate.runs import Findings, Measurements, carry_out
 from colligate.scenes.captions import CaptionTemplate
 from colligate.scenes.tables import shown
 from colligate.scenes.worlds import World
-from colligate.study.battery import Study
 from colligate.study.config import SourceConfig
 from colligate.study.provenance import describe_inputs, file_hashes
-from colligate.study.sources import Source, open_model, progress_of, store_of, vectors_hash
+from colligate.study.sources import Inputs, Source, open_model, progress_of, store_of, vectors_hash
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +70,7 @@ class TwoTowers:
         text_side: the tower that reads texts.
         embeddings: of the scenes.
         notes: what a reader should know.
+        objects: fields of the config for which an object of the caller's stands.
     """
 
     model: Model
@@ -89,6 +79,7 @@ class TwoTowers:
     text_side: Tower
     embeddings: Embeddings
     notes: tuple[str, ...]
+    objects: tuple[str, ...] = ()
 
     @property
     def facts(self) -> dict[str, object]:
@@ -104,23 +95,33 @@ class TwoTowers:
         return Source(self.embeddings, name, self.world, self.scene_side, self.model, self.notes, self.facts)
 
 
-def open_two_towers(config: SourceConfig, report: Report | None = None) -> TwoTowers:
+def open_two_towers(config: SourceConfig, report: Report | None = None, inputs: Inputs | None = None) -> TwoTowers:
     """Load a two-tower model and embed a world's scenes with it.
 
     Raises:
         ValueError: the model lacks one of the towers, or the world doesn't show what they read.
     """
-    if config.of_vectors:
-        raise ValueError("Queries need a model that reads text; give an embedder's name, not a file of vectors.")
-    model, world, own = open_model(config)
+    inputs = inputs or Inputs()
+    if inputs.embeddings is not None or (config.of_vectors and inputs.model is None):
+        raise ValueError("Queries need a model that reads text; give an embedder, not vectors.")
+    model, world, own = open_model(config, inputs)
     text_side, scene_side = query_tower(model), scene_tower(model, world, config.tower)
     embeddings = embed(scene_side, world, store=store_of(config), progress=progress_of(report), report=report)
-    return TwoTowers(model, world, scene_side, text_side, embeddings, (*model.notes, *world.notes, *own))
+    notes = (*model.notes, *world.notes, *own)
+    return TwoTowers(model, world, scene_side, text_side, embeddings, notes, inputs.objects)
 
 
 @one_writer
-def recognize(config: RecognizeConfig, *, report: Report | None = None) -> Study:
+def recognize(
+    config: RecognizeConfig, *, inputs: Inputs | None = None, save: bool = True, report: Report | None = None
+) -> Findings:
     """Ask one tower in words for what the other shows: recognition both ways, and why it stands where it stands.
+
+    Args:
+        config: which model and world, in which words.
+        inputs: what is handed over as objects, where the config names the rest.
+        save: whether to leave a run's folder.
+        report: told about progress.
 
     Raises:
         ValueError: the model lacks a tower, or a template a place; the message says what to change.
@@ -128,24 +129,17 @@ def recognize(config: RecognizeConfig, *, report: Report | None = None) -> Study
     Example:
         >>> from tempfile import TemporaryDirectory
         >>> with TemporaryDirectory() as folder:
-        ...     config = RecognizeConfig(embedder="oracle:pair-mismatched:256", scenes="clevr", runs=Path(folder),
-        ...                              store=Path(folder))
-        ...     rows = recognize(config).rows
+        ...     config = RecognizeConfig(embedder="oracle:pair-mismatched:256", scenes="clevr", store=Path(folder))
+        ...     rows = recognize(config, save=False).rows
         >>> found = {row.id: row.value for row in rows}
         >>> round(found["crossmodal.concept"], 1), found["crossmodal.object"] < 0.6
         (1.0, True)
     """
     clock = Clock(report)
     with clock.stage("embedding"):
-        towers = open_two_towers(config, report)
-    facts = {
-        "kind": "recognize", "version": __version__, "config": settings(config), "inputs": towers.facts,
-        "scenes": towers.world.scenes.content_hash,
-    }  # fmt: skip
-    folder = config.runs / f"recognize-{content_key(facts)}"
-    if (run := find_run(folder, force=config.force)) is not None:
-        return Study(folder, run.rows, run.record, None, found=True)
-    with fitting_threads() as threads:
+        towers = open_two_towers(config, report, inputs)
+
+    def measure() -> Measurements:
         rows = _recognition(towers, config, clock)
         fresh = random_init(towers.model, seed=config.seed)
         if isinstance(fresh, NoControl):
@@ -158,7 +152,14 @@ def recognize(config: RecognizeConfig, *, report: Report | None = None) -> Study
                     towers, model=fresh, scene_side=side, text_side=query_tower(fresh), embeddings=vectors
                 )
                 rows = with_random_init(rows, _recognition(control, config, Clock()))
-    return _written("recognize", folder, towers, config, rows, clock, threads)
+        return _described("recognize", towers, config, rows)
+
+    return carry_out("recognize", config, facts_of(towers), measure, name=config.embedder, clock=clock, save=save)
+
+
+def facts_of(towers: TwoTowers) -> dict[str, object]:
+    """What decides the numbers of two towers on a world, beside the settings."""
+    return {"inputs": towers.facts, "scenes": towers.world.scenes.content_hash}
 
 
 def _recognition(towers: TwoTowers, config: RecognizeConfig, clock: Clock) -> list[Row]:
@@ -180,8 +181,16 @@ def _recognition(towers: TwoTowers, config: RecognizeConfig, clock: Clock) -> li
 
 
 @one_writer
-def run_foils(config: FoilsConfig, *, report: Report | None = None) -> Study:
+def run_foils(
+    config: FoilsConfig, *, inputs: Inputs | None = None, save: bool = True, report: Report | None = None
+) -> Findings:
     """Test a two-tower model with foils.
+
+    Args:
+        config: which model and world, or which file of foils.
+        inputs: what is handed over as objects, where the config names the rest.
+        save: whether to leave a run's folder.
+        report: told about progress.
 
     Raises:
         ValueError: the model lacks a tower, the world says its scenes in no template, or the table can't be read.
@@ -189,67 +198,67 @@ def run_foils(config: FoilsConfig, *, report: Report | None = None) -> Study:
     Example:
         >>> from tempfile import TemporaryDirectory
         >>> with TemporaryDirectory() as folder:
-        ...     where = {"runs": Path(folder), "store": Path(folder)}
-        ...     rows = run_foils(FoilsConfig(embedder="oracle:pair-bag:64", scenes="clevr", **where)).rows
+        ...     config = FoilsConfig(embedder="oracle:pair-bag:64", scenes="clevr", store=Path(folder))
+        ...     rows = run_foils(config, save=False).rows
         >>> {row.id: row.value for row in rows}["crossmodal.foil.swapped"]
         0.5
     """
     clock = Clock(report)
     if config.table is not None:
-        return _test_file(config, config.table, clock)
+        return _test_file(config, config.table, clock, inputs or Inputs(), save=save)
     with clock.stage("embedding"):
-        towers = open_two_towers(config, report)
+        towers = open_two_towers(config, report, inputs)
     captions = towers.world.captions
     if not isinstance(captions, CaptionTemplate):
         raise ValueError(f"World {towers.world.name!r} has no caption template; add --caption to say its foils.")
-    facts = {
-        "kind": "foils", "version": __version__, "config": settings(config), "inputs": towers.facts,
-        "scenes": towers.world.scenes.content_hash,
-    }  # fmt: skip
-    folder = config.runs / f"foils-{content_key(facts)}"
-    if (run := find_run(folder, force=config.force)) is not None:
-        return Study(folder, run.rows, run.record, None, found=True)
-    with clock.stage("foils"), fitting_threads() as threads:
-        rows = foil_rows(towers.embeddings, towers.text_side, captions, over=config.intervals, seed=config.seed)
-        templates = QueryTemplates(article=config.article)
-        queries = embed_queries(towers.text_side, towers.world, templates, store=store_of(config))
-        rows += bias_rows(towers.embeddings, queries, over=config.intervals)
-    return _written("foils", folder, towers, config, rows, clock, threads)
+
+    def measure() -> Measurements:
+        with clock.stage("foils"):
+            rows = foil_rows(towers.embeddings, towers.text_side, captions, over=config.intervals, seed=config.seed)
+            templates = QueryTemplates(article=config.article)
+            queries = embed_queries(towers.text_side, towers.world, templates, store=store_of(config))
+            rows += bias_rows(towers.embeddings, queries, over=config.intervals)
+        return _described("foils", towers, config, rows)
+
+    return carry_out("foils", config, facts_of(towers), measure, name=config.embedder, clock=clock, save=save)
 
 
-def _test_file(config: FoilsConfig, path: Path, clock: Clock) -> Study:
+def _test_file(config: FoilsConfig, path: Path, clock: Clock, inputs: Inputs, *, save: bool) -> Findings:
     """The same for a file of pictures, captions and foils."""
-    found = read_foils(path, config.pictures or path.parent, config.seed, skip=config.skip)
-    model = load_model(
+    table = read_foils(path, config.pictures or path.parent, config.seed, skip=config.skip)
+    model = inputs.model or load_model(
         config.embedder, device=config.device, dtype=config.dtype, layer=config.layer, pooling=config.pooling,
         normalize=config.normalize, offline=not config.online,
     )  # fmt: skip
     text_side = query_tower(model)
     if "picture" not in model.towers:
         raise ValueError(f"{model.name} has no picture tower, so it can't be shown the pictures of {path.name}.")
-    found = found.without(_unreadable(found, text_side), skip=config.skip)
+    foils = table.without(_unreadable(table, text_side), skip=config.skip)
     facts = {
-        "kind": "foils", "version": __version__, "config": settings(config), "files": file_hashes(table=path),
-        "pictures": [[str(one.path.name), one.path.stat().st_size, one.box] for one in found.pictures],
-        "inputs": {kind: tower.fingerprint for kind, tower in model.towers.items()},
+        "files": file_hashes(table=path),
+        "pictures": [[str(one.path.name), one.path.stat().st_size, one.box] for one in foils.pictures],
+        "inputs": {kind: getattr(tower, "fingerprint", None) for kind, tower in model.towers.items()},
     }  # fmt: skip
-    folder = config.runs / f"foils-{content_key(facts)}"
-    if (run := find_run(folder, force=config.force)) is not None:
-        return Study(folder, run.rows, run.record, None, found=True)
-    with clock.stage("embedding"):
-        vectors, broken = _shown(model.towers["picture"], found.pictures, clock.report, skip=config.skip)
-    found = found.without(_of_pictures(found, broken), skip=config.skip)
-    with clock.stage("foils"), fitting_threads() as threads:
-        rows = file_rows(found, vectors, text_side)
-    record = run_facts(
-        "foils", config.embedder, config, seconds=clock.seconds, memory=peak_memory(),
-        notes=(*model.notes, *found.all_notes),
-    ) | {"command": command("foils", config), "threads": threads, "inputs": {
-        "model": {"name": config.embedder}, "world": {"name": path.name, "layout": found.layout},
-        "files": facts["files"],
-    }}  # fmt: skip
-    write_record(folder, record, rows, {}, {})
-    return Study(folder, rows, record, None)
+
+    def measure() -> Measurements:
+        with clock.stage("embedding"):
+            vectors, broken = _shown(model.towers["picture"], foils.pictures, clock.report, skip=config.skip)
+        used = foils.without(_of_pictures(foils, broken), skip=config.skip)
+        with clock.stage("foils"):
+            rows = file_rows(used, vectors, text_side)
+        told = {
+            "model": {"name": config.embedder}, "world": {"name": path.name, "layout": used.layout},
+            "files": facts["files"],
+        }  # fmt: skip
+        facts_of_run = asked("foils", config, inputs.objects) | {"inputs": told}
+        return Measurements(rows, notes=(*model.notes, *used.all_notes), facts=facts_of_run)
+
+    return carry_out("foils", config, facts, measure, name=config.embedder, clock=clock, save=save)
+
+
+def asked(kind: str, config: SourceConfig, objects: tuple[str, ...]) -> dict[str, object]:
+    """The command that asks for a run; none where it was given objects, which no text names."""
+    return {"command": "", "in_memory": list(objects)} if objects else {"command": command(kind, config)}
 
 
 def file_rows(found: FoilFile, vectors: torch.Tensor, text_side: Tower) -> list[Row]:
@@ -317,23 +326,11 @@ def _shown(
     ]), broken  # fmt: skip
 
 
-def _written(
-    kind: str,
-    folder: Path,
-    towers: TwoTowers,
-    config: SourceConfig,
-    rows: list[Row],
-    clock: Clock,
-    threads: int,
-) -> Study:
-    """Write a run of two towers."""
+def _described(kind: str, towers: TwoTowers, config: SourceConfig, rows: list[Row]) -> Measurements:
+    """Rows of two towers, with what the record says of their inputs."""
     scenes = towers.world.scenes
     several = scenes[scenes.counts > 1]
     inputs = describe_inputs(
         config, towers.source(config.embedder), several, singles=len(scenes) - len(several), split=None
     )
-    record = run_facts(
-        kind, config.embedder, config, seconds=clock.seconds, memory=peak_memory(), notes=towers.notes
-    ) | {"command": command(kind, config), "inputs": inputs, "threads": threads}  # fmt: skip
-    write_record(folder, record, rows, {}, {})
-    return Study(folder, rows, record, None)
+    return Measurements(rows, notes=towers.notes, facts=asked(kind, config, towers.objects) | {"inputs": inputs})

@@ -130,8 +130,8 @@ def _parts(config: PaperConfig, report: Report | None) -> Iterator[tuple[str, Ru
                 TrainConfig(coverage=coverage, steps=config.steps, seed=config.seed,
                             runs=config.runs, force=config.force), report=report,
             )  # fmt: skip
-            trained.append(done.folder)
-            return [Part.of(f"Trained on {100 * coverage:.0f} % of objects", done.folder)]
+            trained.append(done.place)
+            return [Part.of(f"Trained on {100 * coverage:.0f} % of objects", done.place)]
 
         yield f"training at {100 * coverage:.0f} %", tokens
     if config.coverages:
@@ -143,16 +143,16 @@ def _parts(config: PaperConfig, report: Report | None) -> Iterator[tuple[str, Ru
 def _embedder(config: PaperConfig, report: Report | None) -> Part:
     done = study(
         StudyConfig(embedder=config.embedder, scenes=config.scenes, seed=config.seed, runs=config.runs,
-                    store=config.store, force=config.force), page=False, report=report,
+                    store=config.store, force=config.force), report=report,
     )  # fmt: skip
-    return Part.of(config.embedder, done.folder)
+    return Part.of(config.embedder, done.place)
 
 
 def _rules(config: PaperConfig, trained: list[Path], report: Report | None) -> Part:
     done = structure(
-        StructureConfig(models=tuple(trained), seed=config.seed, runs=config.runs, force=config.force), report
+        StructureConfig(models=tuple(trained), seed=config.seed, runs=config.runs, force=config.force), report=report
     )
-    return Part.of("Rules of the trained models", done.folder)
+    return Part.of("Rules of the trained models", done.place)
 
 
 def _pictures(config: PaperConfig, coverage: float, report: Report | None) -> list[Part]:
@@ -168,4 +168,4 @@ def _pictures(config: PaperConfig, coverage: float, report: Report | None) -> li
                         force=config.force), report=report,
     )  # fmt: skip
     title = f"Pictures and captions of {100 * coverage:.0f} % of objects"
-    return [Part.of(title, done.folder), Part.of(f"{title}, across towers", asked.folder)]
+    return [Part.of(title, done.place), Part.of(f"{title}, across towers", asked.place)]

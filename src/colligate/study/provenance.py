@@ -51,17 +51,22 @@ VERBS: Mapping[str, str] = {
 """Battery -> the verb that takes it alone."""
 
 
-def python_calls(config: StudyConfig, only: tuple[str, ...] | None = None) -> dict[str, object]:
-    """The command and the Python that give a study, whole and by section.
+def python_calls(
+    config: StudyConfig, only: tuple[str, ...] | None = None, *, objects: tuple[str, ...] = ()
+) -> dict[str, object]:
+    """The command and the Python that give a study, whole and by section; none for objects, which no text names.
 
     Args:
         config: what was asked.
         only: the batteries that were taken; None for all. Several of them have no verb, so that `command` is empty.
+        objects: fields of the config for which an object of the caller's stands.
 
     Example:
         >>> python_calls(StudyConfig(embedder="oracle:no-binding"), ("edits",))["command"]
         'colligate edit oracle:no-binding'
     """
+    if objects:
+        return {"command": "", "python": "", "calls": {}, "in_memory": list(objects)}
     kind: type[BatteryConfig] = ComplexityConfig if only == ("complexity",) else StudyConfig
     asked, taken = _as(kind, config), "" if only is None else f", only={only!r}"
     opened = f"from colligate.study import {kind.__name__}, open_subject"

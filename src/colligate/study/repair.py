@@ -6,36 +6,26 @@ from typing import Literal
 
 import torch
 
-from colligate import __version__
 from colligate.crossmodal.queries import QueryTemplates
 from colligate.crossmodal.repair import Repair, RepairSettings
 from colligate.crossmodal.repair_data import repair_data
 from colligate.crossmodal.repairing import Repaired, repair_curve
-from colligate.embedders import PREFIXES
+from colligate.embedders import PREFIXES, Model
+from colligate.embedders.repaired import RepairedTower
 from colligate.embedders.trained_pair import TrainedPairTower
-from colligate.engine import Clock, Report, fitting_threads, peak_memory
-from colligate.networks.maps import save_map
-from colligate.records import (
-    command,
-    content_key,
-    find_run,
-    one_writer,
-    read_record,
-    run_facts,
-    settings,
-    unfinish,
-    write_record,
-)
+from colligate.engine import Clock, Report
+from colligate.networks.maps import LoadedMap, save_map
+from colligate.records import one_writer, read_record, tensors_hash
+from colligate.runs import Findings, Measurements, carry_out
 from colligate.scenes.captions import CaptionTemplate
 from colligate.scenes.space import ConceptSpace, Scenes
 from colligate.scenes.splits import Split
-from colligate.study.battery import Study
 from colligate.study.ceiling import ceiling_rows
 from colligate.study.config import SourceConfig
-from colligate.study.crossmodal import TwoTowers, open_two_towers
+from colligate.study.crossmodal import TwoTowers, asked, facts_of, open_two_towers
 from colligate.study.finetune import FineTuned, FineTuner, FineTuneSettings, TrainedPair
 from colligate.study.provenance import describe_inputs
-from colligate.study.sources import said_words, store_of
+from colligate.study.sources import Inputs, said_words, store_of
 from colligate.training.penalty import PenaltyKind
 
 
@@ -106,11 +96,15 @@ WRITTEN = ("repair.json", "map.safetensors", "model.json", "weights-*.safetensor
 
 
 @one_writer
-def repair(config: RepairConfig, *, report: Report | None = None) -> Study:
+def repair(
+    config: RepairConfig, *, inputs: Inputs | None = None, save: bool = True, report: Report | None = None
+) -> Findings:
     """Fit maps of texts, or train the model on, and write the first repair as an embedder, `repaired:RUNFOLDER`.
 
     Args:
         config: which model and maps; `embedder` may be the folder of a run whose model is to be repaired.
+        inputs: what is handed over as objects, where the config names the rest.
+        save: whether to leave a run's folder; without one, the repair itself isn't kept.
         report: told about progress.
 
     Raises:
@@ -128,62 +122,58 @@ def repair(config: RepairConfig, *, report: Report | None = None) -> Study:
         >>> found["crossmodal.repair.lift.object"] > 0.3, list(model.towers)
         (True, ['scene', 'text'])
     """
-    config = _of_run(config)
+    config = config if inputs is not None and inputs.model is not None else _of_run(config)
     clock = Clock(report)
     with clock.stage("embedding"):
-        towers = open_two_towers(config, report)
+        towers = open_two_towers(config, report, inputs)
     if towers.text_side.kind != "text":
         raise ValueError(f"{config.embedder} reads no text, and a repair is a map of texts; give a model of captions.")
-    facts = {
-        "kind": "repair", "version": __version__, "config": settings(config), "inputs": towers.facts,
-        "scenes": towers.world.scenes.content_hash,
-    }  # fmt: skip
-    folder = config.runs / f"repair-{content_key(facts)}"
-    if (run := find_run(folder, force=config.force)) is not None:
-        return Study(folder, run.rows, run.record, None, found=True)
-    templates = QueryTemplates(values=tuple(config.queries), objects=tuple(config.objects), article=config.article)
-    with clock.stage("captions and foils"):
-        data = repair_data(
-            towers.scene_side, towers.text_side, towers.world, templates, store=store_of(config), seed=config.seed
-        )
-    one = towers.embeddings.scenes.counts == 1
-    singles = towers.embeddings[one] if bool(one.any()) else None
-    pair = TrainedPair.of(config.embedder) if {"finetune", "training"} & {*config.kinds, config.hold_out} else None
-    repairers = [
-        config.maps[kind] if kind != "finetune" else _tuner(config, towers, templates, pair, report)
-        for kind in config.kinds
-    ]
-    given = pair.split(data.scenes) if pair is not None and config.hold_out == "training" else None
-    with clock.stage("repair"), fitting_threads() as threads:
-        found, rows = repair_curve(
-            data,
-            repairers,
-            tuple(config.coverages),
-            given=given,
-            singles=singles,
-            over=config.intervals,
-            seed=config.seed,
-            report=report,
-        )
-    if config.ceiling:
-        with clock.stage("ceiling"):
-            splits = {coverage: one.split for (_, coverage), one in found.items()}
-            for coverage, split in splits.items():
-                rows += ceiling_rows(data, split, coverage=coverage, over=config.intervals, seed=config.seed)
-    kind, coverage = config.kinds[0], max(c for k, c in found if k == config.kinds[0])
-    kept = found[kind, coverage]
-    told = [_save(folder, config, towers, kept, coverage), *_known(pair, kept.split, data.scenes)]
-    inputs = describe_inputs(
-        config, towers.source(config.embedder), data.scenes, singles=0 if singles is None else len(singles),
-        split=kept.split,
-    )  # fmt: skip
-    record = run_facts(
-        "repair", config.embedder, config, seconds=clock.seconds, memory=peak_memory(),
-        notes=[*towers.notes, *told, *kept.split.notes],
-    ) | {"command": command("repair", config), "inputs": inputs, "threads": threads}  # fmt: skip
-    written = [path.name for pattern in WRITTEN for path in folder.glob(pattern)]
-    write_record(folder, record, rows, {}, {}, beside=written)
-    return Study(folder, rows, record, None)
+
+    def measure() -> Measurements:
+        templates = QueryTemplates(values=tuple(config.queries), objects=tuple(config.objects), article=config.article)
+        with clock.stage("captions and foils"):
+            data = repair_data(
+                towers.scene_side, towers.text_side, towers.world, templates, store=store_of(config), seed=config.seed
+            )
+        one = towers.embeddings.scenes.counts == 1
+        singles = towers.embeddings[one] if bool(one.any()) else None
+        pair = TrainedPair.of(config.embedder) if {"finetune", "training"} & {*config.kinds, config.hold_out} else None
+        repairers = [
+            config.maps[kind] if kind != "finetune" else _tuner(config, towers, templates, pair, report)
+            for kind in config.kinds
+        ]
+        held_out = pair.split(data.scenes) if pair is not None and config.hold_out == "training" else None
+        with clock.stage("repair"):
+            repaired, rows = repair_curve(
+                data,
+                repairers,
+                tuple(config.coverages),
+                given=held_out,
+                singles=singles,
+                over=config.intervals,
+                seed=config.seed,
+                report=report,
+            )
+        if config.ceiling:
+            with clock.stage("ceiling"):
+                splits = {coverage: one.split for (_, coverage), one in repaired.items()}
+                for coverage, split in splits.items():
+                    rows += ceiling_rows(data, split, coverage=coverage, over=config.intervals, seed=config.seed)
+        kind, coverage = config.kinds[0], max(c for k, c in repaired if k == config.kinds[0])
+        kept = repaired[kind, coverage]
+        told = [_kept(config, kept, coverage), *_known(pair, kept.split, data.scenes)]
+        inputs = describe_inputs(
+            config, towers.source(config.embedder), data.scenes, singles=0 if singles is None else len(singles),
+            split=kept.split,
+        )  # fmt: skip
+        return Measurements(
+            rows, notes=[*towers.notes, *told, *kept.split.notes],
+            facts=asked("repair", config, towers.objects) | {"inputs": inputs},
+            write=lambda folder: _save(folder, config, towers, kept, coverage),
+            model=_model(config, towers, kept),
+        )  # fmt: skip
+
+    return carry_out("repair", config, facts_of(towers), measure, name=config.embedder, clock=clock, save=save)
 
 
 def _of_run(config: RepairConfig) -> RepairConfig:
@@ -228,20 +218,24 @@ def _known(pair: TrainedPair | None, split: Split, scenes: Scenes) -> list[str]:
     return [f"Of the {len(test)} objects that the repair never saw, the model's own training had shown {met}."]
 
 
-def _save(folder: Path, config: RepairConfig, towers: TwoTowers, kept: Repaired, coverage: float) -> str:
-    """Write the repair, and say in a sentence what it is."""
-    kind, repair = config.kinds[0], kept.repair
+def _kept(config: RepairConfig, kept: Repaired, coverage: float) -> str:
+    """What was kept, in a sentence."""
+    kind, chosen = config.kinds[0], kept.repair.chosen
+    if chosen == "none":
+        return f"No {kind} repair was better than none on validation objects, so what was kept changes nothing."
+    return f"The {kind} repair of coverage {coverage:g} was kept ({chosen})."
+
+
+def _save(folder: Path, config: RepairConfig, towers: TwoTowers, kept: Repaired, coverage: float) -> list[str]:
+    """Write the repair, and name its files."""
+    repair = kept.repair
     fitted = {
-        "kind": kind, "coverage": coverage, "chosen": repair.chosen, "split": kept.split.name,
+        "kind": config.kinds[0], "coverage": coverage, "chosen": repair.chosen, "split": kept.split.name,
         "world": towers.world.name, "scenes": towers.world.scenes.content_hash,
     }  # fmt: skip
-    unfinish(folder)
     if isinstance(repair, Repair):
         fingerprint = towers.text_side.fingerprint
-        captions, space = towers.world.captions, repair.space
-        if isinstance(captions, CaptionTemplate):  # a map that reads values reads the words that captions say
-            space = ConceptSpace(said_words(space, captions))
-        save_map(folder, repair.map, repair.shape, space, {
+        save_map(folder, repair.map, repair.shape, _read_space(towers, repair), {
             "embedder": config.embedder,
             "read": {"layer": config.layer, "pooling": config.pooling, "normalize": config.normalize},
             "tower": None if fingerprint is None else dict(fingerprint),
@@ -250,6 +244,21 @@ def _save(folder: Path, config: RepairConfig, towers: TwoTowers, kept: Repaired,
     else:
         assert isinstance(repair, FineTuned)
         repair.save(folder, config.embedder, kept.split, {**fitted, "curve": dict(repair.curve)})
-    if repair.chosen == "none":
-        return f"No {kind} repair was better than none on validation objects, so what was kept changes nothing."
-    return f"The {kind} repair of coverage {coverage:g} was kept ({repair.chosen})."
+    return [path.name for pattern in WRITTEN for path in folder.glob(pattern)]
+
+
+def _read_space(towers: TwoTowers, repair: Repair) -> ConceptSpace:
+    """The values that a map reads, in the words that captions say."""
+    captions = towers.world.captions
+    return ConceptSpace(said_words(repair.space, captions)) if isinstance(captions, CaptionTemplate) else repair.space
+
+
+def _model(config: RepairConfig, towers: TwoTowers, kept: Repaired) -> Model:
+    """The model with its repair, as it is in memory."""
+    name, repair = f"{towers.model.name}, repaired", kept.repair
+    if isinstance(repair, FineTuned):
+        return Model(name, repair.towers)
+    assert isinstance(repair, Repair)
+    content = tensors_hash(repair.map.state_dict())
+    loaded = LoadedMap(repair.map, repair.shape, _read_space(towers, repair), {}, content)
+    return Model(name, {**towers.model.towers, "text": RepairedTower(towers.text_side, loaded)}, towers.model.notes)

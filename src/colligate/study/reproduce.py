@@ -95,7 +95,7 @@ def reproduce(
     Example:
         >>> with TemporaryDirectory() as runs:
         ...     done = study(StudyConfig(embedder="oracle:no-binding", scenes="clevr", runs=Path(runs)),
-        ...                  only=("probes",), page=False)
+        ...                  only=("probes",))
         ...     compared = reproduce(done.folder, tolerance=0.0)
         >>> compared.equal == compared.numbers, compared.differences
         (True, [])
@@ -122,6 +122,11 @@ def _way(folder: Path, record: Mapping[str, Any]) -> _Way:
         ValueError: runs of this kind can't be run again as one.
     """
     kind = str(record.get("kind"))
+    if objects := record.get("in_memory"):
+        raise ValueError(
+            f"{folder} measured what was given as an object ({', '.join(map(str, objects))}), which no record holds; "
+            "make the call again from Python and compare."
+        )
     if kind in GATHERED:
         raise ValueError(f"{folder} is a {kind}, which gathers other runs: {GATHERED[kind]}.")
     if kind in WAYS:
@@ -129,7 +134,7 @@ def _way(folder: Path, record: Mapping[str, Any]) -> _Way:
     batteries = None if kind == "study" else tuple(kind.split("-"))
     if batteries is not None and not set(batteries) <= set(BATTERIES):
         raise ValueError(f"{folder} is a run of kind {kind!r}, which this version can't run again; run it by hand.")
-    return _Way((StudyConfig,), lambda config, report: study(config, only=batteries, page=False, report=report))
+    return _Way((StudyConfig,), lambda config, report: study(config, only=batteries, report=report))
 
 
 MOST_THREADS = 1024

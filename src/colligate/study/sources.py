@@ -3,7 +3,7 @@
 import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -25,8 +25,35 @@ from colligate.store import Store
 from colligate.study.config import VectorsConfig
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Inputs:
+    """What a caller hands over as objects; the config names the rest, and says what these are called.
+
+    Attributes:
+        model: instead of the one that `embedder` names.
+        embeddings: vectors of scenes, instead of a file of them.
+        world: instead of the one that `scenes` or `labels` names.
+        control: vectors of the same scenes by a random model.
+    """
+
+    model: Model | None = None
+    embeddings: Embeddings | None = None
+    world: World | None = None
+    control: Embeddings | None = None
+
+    @property
+    def objects(self) -> tuple[str, ...]:
+        """Fields of the config for which an object stands."""
+        stands = {"embedder": self.model or self.embeddings, "scenes": self.world, "control": self.control}
+        return tuple(field for field, given in stands.items() if given is not None)
+
+
 class Source(NamedTuple):
-    """Vectors of scenes, a model behind them or none, and the world they show or none."""
+    """Vectors of scenes, a model behind them or none, and the world they show or none.
+
+    `control` holds vectors of a random model where they were given, `objects` the config's fields that name no more
+    than objects of the caller's.
+    """
 
     embeddings: Embeddings
     name: str
@@ -35,19 +62,33 @@ class Source(NamedTuple):
     model: Model | None
     notes: tuple[str, ...]
     facts: Mapping[str, object]
+    control: Embeddings | None = None
+    objects: tuple[str, ...] = ()
 
 
-def open_source(config: VectorsConfig, report: Report | None = None) -> Source:
+def open_source(config: VectorsConfig, report: Report | None = None, inputs: Inputs | None = None) -> Source:
     """Read or make the vectors that a config asks for.
+
+    Args:
+        config: names them.
+        report: told about progress.
+        inputs: what is handed over as objects.
 
     Raises:
         ValueError: the embedder, world, labels or tower don't fit together.
     """
-    if config.of_vectors:
-        return _open_file(config, Path(config.embedder))
+    inputs = inputs or Inputs()
+    return _opened(config, report, inputs)._replace(control=inputs.control, objects=inputs.objects)
+
+
+def _opened(config: VectorsConfig, report: Report | None, inputs: Inputs) -> Source:
+    if inputs.embeddings is not None:
+        return _of_embeddings(config, inputs.embeddings, inputs.world)
+    if config.of_vectors and inputs.model is None:
+        return _open_file(config, Path(config.embedder), inputs.world)
     if config.labels is not None:
         raise ValueError("--labels goes with a file of vectors; a model takes its labels from --scenes.")
-    model, world, own = open_model(config)
+    model, world, own = open_model(config, inputs)
     kind, notes = _choose_tower(config, model, world)
     tower = model.towers[kind]
     embeddings = embed(tower, world, store=store_of(config), progress=progress_of(report), report=report)
@@ -59,46 +100,74 @@ def open_source(config: VectorsConfig, report: Report | None = None) -> Source:
     )  # fmt: skip
 
 
-def open_model(config: VectorsConfig) -> tuple[Model, World, tuple[str, ...]]:
+def open_model(config: VectorsConfig, inputs: Inputs | None = None) -> tuple[Model, World, tuple[str, ...]]:
     """The model that a config names, the world that it is shown, and what was chosen where the config says nothing.
 
     Raises:
-        ValueError: one of them can't be had.
+        ValueError: one of them can't be had, or an option can't change a model that was given as an object.
     """
-    named = open_world(config) if config.scenes else None  # first: a wrong name shows before a model is loaded
-    model = load_model(
-        config.embedder, device=config.device, dtype=config.dtype, layer=config.layer, pooling=config.pooling,
-        normalize=config.normalize, offline=not config.online,
-    )  # fmt: skip
-    if named is not None:
-        return model, named, ()
+    inputs = inputs or Inputs()
+    named = inputs.world is not None or bool(config.scenes)
+    world = open_world(config, inputs.world) if named else None  # first: a wrong name shows before a model is loaded
+    if inputs.model is None:
+        model = load_model(
+            config.embedder, device=config.device, dtype=config.dtype, layer=config.layer, pooling=config.pooling,
+            normalize=config.normalize, offline=not config.online,
+        )  # fmt: skip
+    else:
+        model = inputs.model
+        idle = [name for name in LOADED if getattr(config, name) != getattr(VectorsConfig, name)]
+        if idle:
+            raise ValueError(
+                f"{idle[0]} says how a named model is loaded and can't change one that is given as an object; leave it "
+                "out, or give the model's name."
+            )
+    if world is not None:
+        return model, world, ()
     of_model = [tower.grid for tower in model.towers.values() if isinstance(tower, TrainedTower | TrainedPairTower)]
     chosen = of_model[0] if of_model else "clevr2d" if "picture" in model.towers else "text8x8"
     note = f"No scenes were named, so {chosen} was taken; --scenes names others."
     return model, open_world(replace(config, scenes=chosen)), (note,)
 
 
+LOADED = ("layer", "pooling", "device", "dtype", "normalize")
+"""Fields that say how a named model is loaded and read."""
 MODEL_FLAGS = ("tower", "caption", "words", "layer", "pooling", "device", "dtype", "online")
 """Fields that say how a model is loaded or what it is shown, and say nothing of a file of vectors."""
 
 
-def _open_file(config: VectorsConfig, path: Path) -> Source:
-    check_suffix(path)
-    idle = [f"--{name}" for name in MODEL_FLAGS if getattr(config, name) != getattr(VectorsConfig, name)]
+def _idle(config: VectorsConfig, name: str) -> None:
+    """Refuse options that say something of a model where there is none."""
+    idle = [f"--{field}" for field in MODEL_FLAGS if getattr(config, field) != getattr(VectorsConfig, field)]
     if idle:
-        raise ValueError(f"{path.name} holds vectors, made already; {', '.join(idle)} can't change them: leave it out.")
+        raise ValueError(f"{name} holds vectors, made already; {', '.join(idle)} can't change them: leave it out.")
+
+
+def _open_file(config: VectorsConfig, path: Path, world: World | None) -> Source:
+    check_suffix(path)
+    _idle(config, path.name)
     if config.labels is not None and config.scenes:
         raise ValueError(f"{path.name} takes one labels table; give --labels or --scenes, not both.")
     labels = config.labels or (Path(config.scenes) if config.scenes else None)
-    if labels is None:
-        raise ValueError(f"{path.name} holds vectors and needs a labels table: add --labels scenes.csv.")
-    world = _read_world(config, labels)
-    embeddings = read_vectors(path, world)
-    notes = (*cast("list[str]", embeddings.provenance["notes"]), *embeddings.collapse())
+    if world is None:
+        if labels is None:
+            raise ValueError(f"{path.name} holds vectors and needs a labels table: add --labels scenes.csv.")
+        world = _read_world(config, labels)
+    return _source_of(config, read_vectors(path, world), path.name, world)
+
+
+def _of_embeddings(config: VectorsConfig, embeddings: Embeddings, world: World | None) -> Source:
+    """Vectors that a caller hands over."""
+    _idle(config, config.embedder)
+    return _source_of(config, embeddings, config.embedder, world)
+
+
+def _source_of(config: VectorsConfig, embeddings: Embeddings, name: str, world: World | None) -> Source:
+    notes = (*cast("list[str]", embeddings.provenance.get("notes", [])), *embeddings.collapse())
     if config.normalize:
         embeddings = embeddings.normalized()
     return Source(
-        embeddings, path.name, world, None, None, notes, {"vectors": vectors_hash(embeddings)}
+        embeddings, name, world, None, None, notes, {"vectors": vectors_hash(embeddings)}
     )  # fmt: skip
 
 
@@ -109,18 +178,23 @@ def _read_world(config: VectorsConfig, labels: Path) -> World:
     )
 
 
-def open_world(config: VectorsConfig) -> World:
-    """The world that a config names: a built-in one or the user's table, with the user's caption template and words."""
-    if not config.scenes:
+def open_world(config: VectorsConfig, given: World | None = None) -> World:
+    """The world that a config names, or the given one, with the user's caption template and words.
+
+    Raises:
+        ValueError: there is no such world or table, or an option doesn't go with it.
+    """
+    if not config.scenes and given is None:
         raise ValueError(f"Say which scenes to embed: --scenes {', '.join(WORLDS)} or a labels table.")
-    given = Path(config.scenes)
-    if given.suffix in (".csv", ".parquet") or (config.scenes not in WORLDS and given.is_dir()):
-        world = _read_world(config, given)
+    path = Path(config.scenes)
+    if given is None and (path.suffix in (".csv", ".parquet") or (config.scenes not in WORLDS and path.is_dir())):
+        world = _read_world(config, path)
     else:
-        world = load_world(config.scenes)
+        world = given or load_world(config.scenes)
         for flag, value in (("--space", config.space), ("--keep", config.keep)):
             if value:
-                raise ValueError(f"{flag} goes with a labels table; {config.scenes} is a built-in world: leave it out.")
+                what = "a built-in world" if given is None else "given as an object"
+                raise ValueError(f"{flag} goes with a labels table; {world.name} is {what}: leave it out.")
     if config.caption is not None:
         world = replace(world, captions=CaptionTemplate(config.caption))
     if not config.words:

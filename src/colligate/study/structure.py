@@ -13,22 +13,20 @@ from jaxtyping import Float
 from torch import Tensor
 
 from colligate import __version__
-from colligate.engine import Clock, Report, fitting_threads, peak_memory
+from colligate.engine import Clock, Report
 from colligate.records import (
     Row,
     WorkError,
     content_key,
-    find_run,
     one_writer,
     open_run,
     read_record,
     read_sealed,
-    run_facts,
     sealed_json,
     settings,
     write_atomic,
-    write_record,
 )
+from colligate.runs import Findings, Measurements, carry_out
 from colligate.study.matched import MATCHES, RuleSettings, given_models, setting_of, trained_model
 
 GIVEN = ("study", "complexity", "recognize")
@@ -59,24 +57,8 @@ class StructureConfig(RuleSettings):
             raise ValueError("Name one or more folders that `train` or `sweep` left.")
 
 
-class Structure(NamedTuple):
-    """A finished comparison of models.
-
-    Attributes:
-        folder: its run folder.
-        rows: correlations over models, and each family's mean.
-        models: for each model, its settings, how well its towers match and every rule of each tower.
-        record: what was done.
-    """
-
-    folder: Path
-    rows: list[Row]
-    models: list[dict[str, Any]]
-    record: Mapping[str, Any]
-
-
 @one_writer
-def structure(config: StructureConfig, report: Report | None = None) -> Structure:
+def structure(config: StructureConfig, *, save: bool = True, report: Report | None = None) -> Findings:
     """Fit rules to both towers of many models, and set how far they carry over against how well the towers match.
 
     For each tower of each model: scenes of about 400 objects (or a seeded choice) are embedded; each rule is fitted on
@@ -99,7 +81,12 @@ def structure(config: StructureConfig, report: Report | None = None) -> Structur
 
     Args:
         config: which models and rules.
+        save: whether to leave a run's folder, and to keep each model's rules for later calls.
         report: told how far it is.
+
+    Returns:
+        Correlations over models, each family's mean, and under `figures["models"]` for each model its settings, how
+        well its towers match and every rule of each tower.
 
     Raises:
         ValueError: a folder of another kind, or a model of which runs are missing.
@@ -114,27 +101,26 @@ def structure(config: StructureConfig, report: Report | None = None) -> Structur
             given.append(folder)
         else:
             trained += _trainings(folder)
-    facts = {"kind": "structure", "version": __version__, "config": settings(config) | {"models": None},
-             "models": [folder.name for folder in (*trained, *given)]}  # fmt: skip
-    folder = config.runs / f"structure-{content_key(facts)}"
-    if (run := find_run(folder, force=config.force)) is not None:
-        return Structure(folder, run.rows, run.figures["models"], run.record)
-    clock, models = Clock(), given_models(given)
-    with fitting_threads() as threads, clock.stage("models"):
-        for i, of_model in enumerate(trained):
-            if report is not None:
-                report("models", i, len(trained))
-            models.append(_fitted(of_model, config))
-    rows = structure_rows(models, seed=config.seed)
-    doubts = [doubt for of_model in (*trained, *given) for doubt in open_run(of_model).doubts]
-    record = run_facts(
-        "structure", f"{len(models)} models", config, seconds=clock.seconds, memory=peak_memory(), notes=doubts
-    ) | {"config": settings(config) | {"models": [str(f) for f in config.models]}, "threads": threads}  # fmt: skip
-    write_record(folder, record, rows, {"models": models}, {})
-    return Structure(folder, rows, models, read_record(folder))
+    asked = settings(config) | {"models": None}
+    facts = {"config": asked, "models": [folder.name for folder in (*trained, *given)]}
+    clock = Clock()
+
+    def measure() -> Measurements:
+        with clock.stage("models"):
+            models = given_models(given)
+            for i, of_model in enumerate(trained):
+                if report is not None:
+                    report("models", i, len(trained))
+                models.append(_fitted(of_model, config, save=save))
+        rows = structure_rows(models, seed=config.seed)
+        doubts = [doubt for of_model in (*trained, *given) for doubt in open_run(of_model).doubts]
+        told = {"name": f"{len(models)} models", "config": asked | {"models": [str(f) for f in config.models]}}
+        return Measurements(rows, {"models": models}, notes=doubts, facts=told)
+
+    return carry_out("structure", config, facts, measure, name="models", clock=clock, save=save)
 
 
-def _fitted(folder: Path, config: StructureConfig) -> dict[str, Any]:
+def _fitted(folder: Path, config: StructureConfig, *, save: bool) -> dict[str, Any]:
     """A model with its rules; an earlier call that fitted the same ones to it is found, so a killed run goes on."""
     asked = {field.name: getattr(config, field.name) for field in fields(RuleSettings)}
     key = content_key({"run": folder.name, "version": __version__, "rules": asked})
@@ -142,9 +128,10 @@ def _fitted(folder: Path, config: StructureConfig) -> dict[str, Any]:
     if kept.is_file() and not config.force:
         with suppress(WorkError):  # a damaged one is fitted again
             return read_sealed(kept, "fit it again", of=key)
-    found = trained_model(folder, config)
-    write_atomic(kept, sealed_json(kept.name, found, of=key))
-    return found
+    model = trained_model(folder, config)
+    if save:
+        write_atomic(kept, sealed_json(kept.name, model, of=key))
+    return model
 
 
 def _trainings(folder: Path) -> list[Path]:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -14,11 +13,10 @@ from colligate.engine import Clock, Report, fitting_threads, peak_memory
 from colligate.networks.checkpoint import load_checkpoint, save_checkpoint
 from colligate.networks.dual import DualEncoder
 from colligate.records import (
-    Row,
     content_key,
     find_run,
     one_writer,
-    read_record,
+    open_run,
     read_sealed,
     run_facts,
     sealed_json,
@@ -28,6 +26,7 @@ from colligate.records import (
     write_atomic,
     write_record,
 )
+from colligate.runs import Findings
 from colligate.training.config import TrainConfig
 from colligate.training.pairs import trainer_of
 from colligate.training.recognition import part_scenes, recognition_rows
@@ -38,21 +37,13 @@ Log = Callable[[int, dict[str, float]], None]
 
 
 @dataclass(frozen=True, eq=False)
-class Training:
-    """A finished run.
+class Training(Findings):
+    """A finished run, whose folder holds the network too.
 
     Attributes:
-        folder: its run folder, which holds the network too.
-        rows: its table.
-        record: what was done.
-        found: whether the run was there already.
         diverged: why there are neither rows nor a record; empty for a training that came to its end.
     """
 
-    folder: Path
-    rows: list[Row]
-    record: dict[str, Any]
-    found: bool = False
     diverged: str = ""
 
 
@@ -131,7 +122,7 @@ def train_stack(
     there = {run_folder(config): _there(config) for config in ordered}
     stack = _stack_folder(configs)
     if any(found is None for found in there.values()):
-        there |= {done.folder: done for done in _trained(configs, there, stack, log, report, label)}
+        there |= {done.place: done for done in _trained(configs, there, stack, log, report, label)}
     _clean(stack, there)
     found = [there[run_folder(config)] for config in configs]
     return [one for one in found if one is not None]
@@ -147,10 +138,10 @@ def _there(config: TrainConfig) -> Training | None:
     if config.force:
         return None
     if (run := find_run(folder)) is not None:
-        return Training(folder, run.rows, run.record, found=True)
+        return Training.of(run)
     if (folder / DIVERGED).is_file():
         why = read_sealed(folder / DIVERGED, AGAIN, of=folder.name)["why"]
-        return Training(folder, [], {}, found=True, diverged=f"{why} It was found before; --force trains it again.")
+        return _lost(folder, f"{why} It was found before; --force trains it again.", found=True)
     return None
 
 
@@ -268,7 +259,7 @@ def _finish(trainer: Trainer, member: int, folder: Path, clock: Clock, threads: 
     }  # fmt: skip
     beside = ["model.json", *(path.name for path in folder.glob("weights-*.safetensors"))]
     write_record(folder, record, rows, {"curve": trainer.curves[member]}, arrays, beside=beside)
-    return Training(folder, rows, read_record(folder))
+    return Training.of(open_run(folder), found=False)
 
 
 def _stopped(trainer: Trainer, member: int, folder: Path) -> Training:
@@ -278,7 +269,12 @@ def _stopped(trainer: Trainer, member: int, folder: Path) -> Training:
         _save_model(trainer, member, folder)
     why, step = trainer.why(member), trainer.diverged[member]
     write_atomic(folder / DIVERGED, sealed_json(DIVERGED, {"why": why, "step": step}, of=folder.name))
-    return Training(folder, [], {}, diverged=why)
+    return _lost(folder, why)
+
+
+def _lost(folder: Path, why: str, *, found: bool = False) -> Training:
+    """A training that diverged."""
+    return Training({}, [], folder=folder, found=found, diverged=why)
 
 
 def _notes(config: TrainConfig, best: Best, *, can_swap: bool) -> list[str]:

@@ -6,20 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from colligate import __version__
-from colligate.engine import Clock, Report, peak_memory
-from colligate.records import (
-    Row,
-    content_key,
-    find_run,
-    one_writer,
-    read_record,
-    run_facts,
-    settings,
-    write_record,
-)
+from colligate.engine import Clock, Report
+from colligate.records import Row, one_writer, settings
+from colligate.runs import Findings, Measurements, carry_out
 from colligate.training.config import PaperConfig, TrainConfig
 from colligate.training.loop import Training, train_stack
 from colligate.training.pairs import PicturesConfig
@@ -129,24 +120,8 @@ def sweep_configs(config: SweepConfig) -> list[list[TrainConfig]]:
     return list(groups.values())
 
 
-@dataclass(frozen=True, eq=False)
-class Sweep:
-    """A finished sweep.
-
-    Attributes:
-        folder: its run folder.
-        rows: a row for each measurement of each training; `family` is SPACE ENCODER WIDTH (SPACE pictures WIDTH),
-            `seeds` the seed.
-        record: what was done; its notes name the trainings that diverged, of which there are no rows.
-    """
-
-    folder: Path
-    rows: list[Row]
-    record: dict[str, Any]
-
-
 @one_writer
-def sweep(config: SweepConfig, report: Report | None = None) -> Sweep:
+def sweep(config: SweepConfig, report: Report | None = None) -> Findings:
     """Run every training of a sweep that isn't finished yet, and gather their rows in one table.
 
     Each training leaves the folder that `train` would leave, so that single runs and sweeps share their work, and a
@@ -156,6 +131,10 @@ def sweep(config: SweepConfig, report: Report | None = None) -> Sweep:
     Args:
         config: which trainings.
         report: told how far it is.
+
+    Returns:
+        A row for each measurement of each training; `family` is SPACE ENCODER WIDTH (SPACE pictures WIDTH), `seeds` the
+        seed. The record's notes name the trainings that diverged, of which there are no rows.
 
     Raises:
         ValueError: a combination that can't be trained; the message says which.
@@ -172,29 +151,29 @@ def sweep(config: SweepConfig, report: Report | None = None) -> Sweep:
         ...     len(sweep(config).rows)
         16
     """
-    facts = {"kind": "sweep", "version": __version__, "config": _facts(config)}
-    folder = config.runs / f"sweep-{content_key(facts)}"
-    if (run := find_run(folder, force=config.force)) is not None:
-        return Sweep(folder, run.rows, run.record)
-    groups = sweep_configs(config)
-    for members in groups:
-        for member in members:
-            member.divide()  # what can't be trained shows before hours are spent
-    clock, found = Clock(), list[tuple[TrainConfig, Training]]()
-    for i, members in enumerate(groups):
-        label = f"training {i + 1} of {len(groups)}"
-        with clock.stage(label):
-            found += zip(members, train_stack(members, report=report, label=label), strict=True)
-    lost = [f"{_point(of)} was stopped: {done.diverged}" for of, done in found if done.diverged]
-    found = [(of, done) for of, done in found if not done.diverged]
-    if not found:
-        raise DivergedError(lost[0])
-    rows = [_named(row, of) for of, done in found for row in done.rows]
-    record = run_facts("sweep", folder.name, config.train, seconds=clock.seconds, memory=peak_memory(), notes=lost) | {
-        "config": {**_facts(config), "runs": str(config.runs)}, "trainings": len(found),
-    }  # fmt: skip
-    write_record(folder, record, rows, {"spread": spread(rows)}, {}, {"runs.csv": _runs_table(found)})
-    return Sweep(folder, rows, read_record(folder))
+    clock = Clock()
+
+    def measure() -> Measurements:
+        groups = sweep_configs(config)
+        for members in groups:
+            for member in members:
+                member.divide()  # what can't be trained shows before hours are spent
+        trainings = list[tuple[TrainConfig, Training]]()
+        for i, members in enumerate(groups):
+            label = f"training {i + 1} of {len(groups)}"
+            with clock.stage(label):
+                trainings += zip(members, train_stack(members, report=report, label=label), strict=True)
+        lost = [f"{_point(of)} was stopped: {done.diverged}" for of, done in trainings if done.diverged]
+        finished = [(of, done) for of, done in trainings if not done.diverged]
+        if not finished:
+            raise DivergedError(lost[0])
+        rows = [_named(row, of) for of, done in finished for row in done.rows]
+        told = {"config": {**_facts(config), "runs": str(config.runs)}, "trainings": len(finished)}
+        return Measurements(
+            rows, {"spread": spread(rows)}, notes=lost, facts=told, others={"runs.csv": _runs_table(finished)}
+        )
+
+    return carry_out("sweep", config, {"config": _facts(config)}, measure, name="", clock=clock)
 
 
 def _facts(config: SweepConfig) -> dict[str, object]:
@@ -248,5 +227,5 @@ def _runs_table(found: Sequence[tuple[TrainConfig, Training]]) -> bytes:
     writer.writerow(["folder", "space", "encoder", "width", "coverage", "seed"])
     for config, done in found:
         given = ("x".join(map(str, config.space.sizes)), config.family, config.width, config.coverage, config.seed)
-        writer.writerow([done.folder.name, *given])
+        writer.writerow([done.place.name, *given])
     return text.getvalue().encode()
