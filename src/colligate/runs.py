@@ -34,6 +34,7 @@ class Findings:
         folder: the run's folder; None where nothing was written.
         found: whether the run was there already.
         model: of a training or a repair that was not kept, the model that came of it.
+        write: of a run that was not kept: writes weights into a folder, and gives the files' names.
     """
 
     record: Mapping[str, Any]
@@ -43,6 +44,7 @@ class Findings:
     folder: Path | None = None
     found: bool = False
     model: Any = None
+    write: Callable[[Path], Iterable[str]] | None = None
 
     @classmethod
     def of(cls: type[Some], run: FinishedRun, *, found: bool = True) -> Some:
@@ -133,7 +135,9 @@ def carry_out(
     record = {**facts_of_run, "threads": threads, **measured.facts}
     if not save:
         told = {**record, "run": folder.name}
-        return Findings(told, measured.rows, measured.figures, measured.arrays, model=measured.model)
+        return Findings(
+            told, measured.rows, measured.figures, measured.arrays, model=measured.model, write=measured.write
+        )
     written = list[str]()
     if measured.write is not None:
         unfinish(folder)

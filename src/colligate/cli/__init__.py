@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 
 from colligate.cli.streams import outlets, stoppable
 from colligate.cli.terminal import (
-    HelpShown,
     Verb,
     complain,
     of_system,
@@ -24,6 +23,7 @@ from colligate.cli.terminal import (
 )
 from colligate.cli.verbs import MEASUREMENTS as MEASUREMENTS
 from colligate.cli.verbs import verbs
+from colligate.options import HelpShown
 
 ENVIRONMENT = {
     "COLLIGATE_STORE": "Folder of embedded vectors; default: ~/.cache/colligate.",

@@ -3,7 +3,9 @@
 from typing import TYPE_CHECKING
 
 from colligate.cli.tables import show_run
-from colligate.cli.terminal import parse, progress, take_flag, tell
+from colligate.cli.terminal import take_flag, tell
+from colligate.options import parse
+from colligate.progress import progress
 
 if TYPE_CHECKING:
     from colligate.records import Row

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from colligate.cli.terminal import say, tell
-from colligate.records.text import formula_note, inert
+from colligate.records.text import formula_note, inert, verbatim
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -28,84 +28,17 @@ def show(rows: "Sequence[Row]", *, as_json: bool, table: "Sequence[Row] | None" 
     if as_json:
         say(json.dumps([asdict(row) for row in rows], indent=1))
         return
-    from rich.table import Table
+    from colligate.report.plain import KEY, remarks, row_table, texts_of, unmeasured
 
-    from colligate.report.complexity import BITS, area_said, span
-    from colligate.report.verdict import Measured
-
-    run = Measured(table or rows)
-    shown = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1))
-    shown.add_column("measurement", overflow="fold")  # on a narrow terminal, the name is broken and no number is
-    shown.add_column("on", no_wrap=True)
-    for heading in ("value", "95 %", "n", "chance", "bag", "random"):
-        shown.add_column(heading, justify="right", no_wrap=True)
-    for row in rows:
-        interval = "" if row.low is None or row.high is None else _interval(row.low, row.high)
-        name = row.id if row.family is None else f"{row.id} ({row.family})"
-        name += "" if row.coverage is None else f" at {row.coverage:g}"
-        area = row.id == "complexity.area" and row.value is not None
-        name += f" over {span(run.area_coverages(row.family))}" if area else ""
-        levels = (_number(row.chance), _number(row.bag_of_concepts), _number(row.random_init))
-        value = "none" if row.value is None else _number(row.value)
-        n = "" if row.n is None else str(row.n)
-        shown.add_row(*map(verbatim, (name, row.on, value, interval, n, *levels)))
     screen = console()
-    screen.print(shown)
-    for reason, names in _unmeasured(rows).items():
-        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        tell(f"none: {reason} ({', '.join(names[:3])}{more}).")
-    screen.print(
-        "95 %: interval over other values and objects. Chance: random scores. "
-        "Bag: an ideal bag of concepts, ties at random. "
-        "Random: the same network with fresh weights.", style="dim",
-    )  # fmt: skip
-    measured = {row.id for row in rows if row.value is not None}
-    for said in (
-        *((area_said(run),) if "complexity.area" in measured else ()),
-        *(BITS if "complexity.bits_saved" in measured else ()),
-    ):
+    screen.print(row_table(rows, table))
+    for sentence in unmeasured(rows):
+        tell(sentence)
+    for said in (KEY, *remarks(rows, table)):
         screen.print(verbatim(said), style="dim")
-    csv_note = formula_note("table.csv", _words(table or rows))
+    csv_note = formula_note("table.csv", texts_of(table or rows))
     if csv_note:
         tell(f"Note: {csv_note}")
-
-
-def _words(rows: "Sequence[Row]") -> list[str]:
-    """All texts of a table."""
-    return [text for row in rows for text in asdict(row).values() if isinstance(text, str)]
-
-
-def _unmeasured(rows: "Sequence[Row]") -> dict[str, list[str]]:
-    """Reason -> names of the rows that have no value for it."""
-    found: dict[str, list[str]] = {}
-    for row in rows:
-        if row.value is None:
-            name = row.id if row.family is None else f"{row.id} ({row.family})"
-            names = found.setdefault((row.reason or "no reason was recorded").rstrip("."), [])
-            names += [name] * (name not in names)
-    return found
-
-
-MOST = 40
-"""Rows that a long table is cut down to on the terminal, where it has more than twice as many."""
-
-
-def main_rows(rows: "Sequence[Row]") -> "list[Row]":
-    """The rows of a table: all, or of a long one those whose names have the fewest parts, without families of one name.
-
-    Example:
-        >>> from colligate.records import Row
-        >>> rows = [Row(id="edit.retrieval.avg"), *(Row(id=f"edit.retrieval.avg.shared.c{i}") for i in range(99))]
-        >>> [row.id for row in main_rows(rows)], len(main_rows(rows[:50]))
-        (['edit.retrieval.avg'], 50)
-    """
-    if len(rows) <= 2 * MOST:
-        return list(rows)
-    whole = [row for row in rows if row.family is None] or list(rows)
-    parts = [row.id.count(".") for row in whole]
-    fitting = [most for most in sorted(set(parts)) if sum(part <= most for part in parts) <= MOST]
-    most = max(fitting, default=min(parts))
-    return [row for row, part in zip(whole, parts, strict=True) if part <= most][:MOST]
 
 
 def show_run(
@@ -162,6 +95,8 @@ def print_differences(differences: "Sequence[Difference]") -> None:
     """Print how two runs differ as a table."""
     from rich.table import Table
 
+    from colligate.report.plain import number
+
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1))
     table.add_column("measurement", overflow="fold")
     table.add_column("on", no_wrap=True)
@@ -172,7 +107,7 @@ def print_differences(differences: "Sequence[Difference]") -> None:
         name = one.row.id if one.row.family is None else f"{one.row.id} ({one.row.family})"
         interval = "" if one.low is None or one.high is None else f"{signed(one.low)} to {signed(one.high)}"
         said = one.said if one.low is None else f"{one.said}, {one.how}"
-        numbers = (_number(one.row.value), _number(one.other.value), signed(one.value))
+        numbers = (number(one.row.value), number(one.other.value), signed(one.value))
         table.add_row(*map(verbatim, (name, one.row.on, *numbers, interval, said)))
     screen = console()
     screen.print(table)
@@ -271,27 +206,8 @@ def print_runs(runs: "Sequence[ListedRun]") -> None:
             screen.print(verbatim(f"    {run.verdict}"), style="dim")
 
 
-def verbatim(text: object) -> "Text":
-    """Text that stands as it was written: no markup, no names of emoji, nothing that steers the terminal."""
-    from rich.text import Text
-
-    return Text(inert(str(text)))
-
-
 def console() -> Any:
     """Where tables are printed: as wide as the terminal, and through a pipe as wide as the table."""
     from rich.console import Console
 
     return Console() if sys.stdout.isatty() else Console(width=10_000, soft_wrap=True)
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}"
-
-
-def _interval(low: float, high: float) -> str:
-    """Both ends with three digits, or with as many as keep them apart."""
-    digits = 3
-    while f"{low:.{digits}f}" == f"{high:.{digits}f}" and low != high and digits < 9:
-        digits += 1
-    return f"{low:.{digits}f}–{high:.{digits}f}"

@@ -3,7 +3,9 @@
 from dataclasses import fields
 
 from colligate.cli.tables import show_run
-from colligate.cli.terminal import parse, progress, say, take_flag, tell
+from colligate.cli.terminal import say, take_flag, tell
+from colligate.options import parse
+from colligate.progress import progress
 
 PRESETS = ("paper", "pictures")
 LEADING = (".object", ".r2", "object.correlation", "object.within", "object.beyond", ".ceiling", "ceiling.correlation")

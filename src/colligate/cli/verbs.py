@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from colligate.cli.crossmodal_verbs import foils_verb, recognize_verb, repair_verb
-from colligate.cli.tables import console, main_rows, print_differences, print_list, print_runs, show, verbatim
-from colligate.cli.terminal import Verb, parse, progress, say, take_flag, tell
+from colligate.cli.tables import console, print_differences, print_list, print_runs, show
+from colligate.cli.terminal import Verb, say, take_flag, tell
 from colligate.cli.train_verbs import paper_verb, structure_verb, sweep_verb, train_verb
-from colligate.records.text import formula_note
+from colligate.options import parse
+from colligate.progress import progress
+from colligate.records.text import formula_note, verbatim
 
 MEASUREMENTS = {
     "probe": ("probes", "Do linear read-outs name the values and the objects of unseen scenes?"),
@@ -25,6 +27,7 @@ MEASUREMENTS = {
 
 def _measure(verb: str, battery: str, words: list[str]) -> int:
     from colligate.report.kinds import verdict_of
+    from colligate.report.plain import main_rows
     from colligate.study import study
     from colligate.study.config import ASKED, MeasureConfig
 

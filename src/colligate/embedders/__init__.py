@@ -17,6 +17,8 @@ from colligate.embedders.embedding import embed_tokens as embed_tokens
 from colligate.embedders.inspection import Finding as Finding
 from colligate.embedders.inspection import check_model as check_model
 from colligate.embedders.oracles import Oracle as Oracle
+from colligate.embedders.own import FunctionTower as FunctionTower
+from colligate.embedders.own import as_model as as_model
 from colligate.embedders.own import from_factory
 from colligate.embedders.towers import KINDS as KINDS
 from colligate.embedders.towers import LoadOptions as LoadOptions

@@ -9,6 +9,7 @@ import sys
 import traceback
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,6 +18,7 @@ import torch
 from colligate.embedders.consent import check_consent
 from colligate.embedders.towers import KINDS, Model, Tower
 from colligate.records import WorkError
+from colligate.scenes.worlds import Kind
 
 
 def call_factory(name: str) -> Any:
@@ -58,7 +60,19 @@ def from_factory(name: str) -> Model:
         ValueError: there is no such module or function, or it gives no towers.
         WorkError: the user's code raised.
     """
-    given = call_factory(name)
+    return as_model(call_factory(name), name)
+
+
+def as_model(given: Any, name: str) -> Model:
+    """A user's object as a model: a tower, a dict of towers by kind, or a model as it is.
+
+    Args:
+        given: what the user made.
+        name: what messages call it.
+
+    Raises:
+        ValueError: it is none of them.
+    """
     if isinstance(given, Model):
         return given
     towers = given if isinstance(given, Mapping) else {getattr(given, "kind", None): given}
@@ -108,6 +122,30 @@ def _is_json(value: Any) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
 
 
+@dataclass(frozen=True, eq=False)
+class FunctionTower:
+    """A tower made of a function.
+
+    Attributes:
+        function: from a list of items to one vector each: a tensor or array [item, dim].
+        kind: what the items are: "text" (captions), "picture" (PIL images) or "scene" (`Scenes`).
+        fingerprint: JSON-able facts that determine the vectors, by which they are kept; None: they are never kept.
+
+    Example:
+        >>> tower = FunctionTower(lambda texts: torch.tensor([[float(len(text)), 1.0] for text in texts]))
+        >>> tower.kind, tower.embed(["a red cube"]).tolist()
+        ('text', [[10.0, 1.0]])
+    """
+
+    function: Callable[[Any], Any]
+    kind: Kind = "text"
+    fingerprint: Mapping[str, object] | None = None
+
+    def embed(self, items: Any) -> Any:
+        """What the function gives."""
+        return self.function(items)
+
+
 class _Own:
     """A user's tower whose failures name the factory that it came from; without a fingerprint, it is never kept."""
 
@@ -139,7 +177,7 @@ class _Own:
 
 def _named(tower: Any, name: str) -> Tower:
     """The tower under its own name, which messages give; one of ours as it is."""
-    if type(tower).__module__.partition(".")[0] == "colligate":
+    if type(tower).__module__.partition(".")[0] == "colligate" and not isinstance(tower, FunctionTower):
         return tower
     return cast("Tower", type(type(tower).__name__, (_Own,), {})(tower, name))
 

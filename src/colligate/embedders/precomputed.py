@@ -21,7 +21,7 @@ from colligate.embeddings import Embeddings, check_scale
 from colligate.scenes.regular import open_regular
 from colligate.scenes.sources import read_labels
 from colligate.scenes.space import ConceptSpace, Scenes
-from colligate.scenes.tables import Table, first_line, read_table
+from colligate.scenes.tables import Table, first_line, read_table, table_of
 from colligate.scenes.words import composed
 from colligate.scenes.worlds import World
 
@@ -67,6 +67,62 @@ def read_vectors(path: Path, labels: Path | World, *, space: ConceptSpace | None
     """
     file = _read(path)  # first: of a file that is no such file, nothing else need be said
     world = labels if isinstance(labels, World) else read_labels(labels, space=space)
+    facts: dict[str, object] = {"source": "vectors file", "file": path.name, "sha256": _sha256(path)}
+    if isinstance(labels, Path):
+        facts["labels"] = {"file": labels.name, "sha256": _sha256(labels)}
+    return _locked(path, file, world, facts)
+
+
+def vectors_of(given: Any, world: World, *, name: str = "vectors") -> Embeddings:
+    """Vectors that are in memory, locked to the rows of a world as `read_vectors` locks those of a file.
+
+    Args:
+        given: a tensor or array [row, dim]; a pandas DataFrame of floating columns, or with one column of lists, whose
+            other columns join it to the world's table where both have them; or a mapping of `scenes` and `singles`.
+        world: what the rows show.
+        name: what messages call the vectors.
+
+    Raises:
+        ValueError: as `read_vectors`.
+
+    Example:
+        >>> from colligate.scenes.worlds import load_world
+        >>> world = load_world("clevr")
+        >>> len(vectors_of(torch.randn(600, 8), world))
+        600
+    """
+    path = Path(name)
+    return _locked(path, _checked(path, _in_memory(path, given)), world, {"source": "vectors in memory"})
+
+
+def _in_memory(path: Path, given: Any) -> "_File":
+    if isinstance(given, Mapping):
+        return _File({str(key): _tensor(path, value) for key, value in given.items()})
+    if not hasattr(given, "columns"):
+        return _File({"vectors": _tensor(path, given)})
+    of_lists = [name for name in given.columns if isinstance(given[name].iloc[0], list | tuple | np.ndarray)]
+    if len(of_lists) > 1:
+        raise ValueError(f"{path} has the columns of lists {', '.join(map(str, of_lists))}; keep one.")
+    numeric = of_lists or [name for name in given.columns if given[name].dtype.kind == "f"]
+    others = [name for name in given.columns if name not in numeric]
+    table = table_of(given[others], name=str(path)) if others else None
+    held = np.stack([np.asarray(cell) for cell in given[of_lists[0]]]) if of_lists else given[numeric].to_numpy()
+    return _File({"vectors": _tensor(path, held)}, table=table, others=tuple(map(str, others)), bare=not of_lists)
+
+
+def _tensor(path: Path, given: Any) -> Tensor:
+    """A copy on the CPU, of the type that it has."""
+    try:
+        if isinstance(given, Tensor):
+            return given.detach().cpu()
+        array = np.asarray(given)
+        return torch.from_numpy(np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="))))
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"{path} is no array of numbers ({first_line(error)}); give floating [row, dim].") from None
+
+
+def _locked(path: Path, file: "_File", world: World, facts: Mapping[str, object]) -> Embeddings:
+    """The vectors of a file with the scenes of a world, row by row."""
     scenes, captions = world.scenes, world.texts() if "text" in world.kinds else None
     if len(file.tensors) == 1:
         vectors = next(iter(file.tensors.values()))
@@ -95,7 +151,7 @@ def read_vectors(path: Path, labels: Path | World, *, space: ConceptSpace | None
         scenes = Scenes.join([scenes, scenes.space.all_scenes(slots=1)])
         named = [scenes.space.describe_object(o) for o in range(scenes.space.num_objects)]
         captions = None if captions is None else [*captions, *named]
-    provenance = _provenance(path, file, labels, world, told)
+    provenance = _provenance(file, world, told, facts)
     try:
         check_scale(vectors)
         embeddings = Embeddings(vectors, scenes, captions, provenance)
@@ -153,21 +209,15 @@ def _mismatch(path: Path, num: int, world: World) -> str:
     return f"{path} holds {num} vectors for the {len(world.scenes)} rows of labels {world.name!r}; {remedy}."
 
 
-def _provenance(
-    path: Path, file: _File, labels: Path | World, world: World, told: tuple[str, ...]
-) -> dict[str, object]:
+def _provenance(file: _File, world: World, told: tuple[str, ...], source: Mapping[str, object]) -> dict[str, object]:
     facts: dict[str, object] = {
-        "source": "vectors file",
-        "file": path.name,
-        "sha256": _sha256(path),
+        **source,
         "tensors": {name: list(tensor.shape) for name, tensor in file.tensors.items()},
         "dtype": str(next(iter(file.tensors.values())).dtype).removeprefix("torch."),
         "world": world.name,
         "scenes": world.scenes.content_hash,
         "notes": [*world.notes, *told],
     }
-    if isinstance(labels, Path):
-        facts["labels"] = {"file": labels.name, "sha256": _sha256(labels)}
     if file.metadata:
         facts["metadata"] = dict(file.metadata)
     return facts
@@ -210,6 +260,11 @@ def _read(path: Path) -> _File:
         raise ValueError(f"{path} is no {suffix} file by its content; save the vectors again.")
     else:
         raise ValueError(f"Vectors come as .safetensors, .npy or .parquet; got {path}.")
+    return _checked(path, file)
+
+
+def _checked(path: Path, file: _File) -> _File:
+    """Refuse tensors that are no vectors."""
     for name, tensor in file.tensors.items():
         if tensor.ndim != 2 or tensor.dtype not in _DTYPES:
             raise ValueError(

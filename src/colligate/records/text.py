@@ -3,7 +3,10 @@
 import unicodedata
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 _JOINERS = "\u200c\u200d"
 """Zero-width characters that words of some scripts, and emoji, are written with."""
@@ -90,3 +93,10 @@ def _is_number(cell: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def verbatim(text: object) -> "Text":
+    """Text that stands as it was written: no markup, no names of emoji, nothing that steers the terminal."""
+    from rich.text import Text
+
+    return Text(inert(str(text)))

@@ -83,6 +83,16 @@ def part_folder(runs: Path, named: str) -> Path:
     return Path(__file__).parents[1] / "reference" / name if kind == "reference" else runs / named
 
 
+def check_target(out: Path) -> None:
+    """Refuse a folder as a page's file.
+
+    Raises:
+        ValueError: it is one.
+    """
+    if out.is_dir():
+        raise ValueError(f"{out} is a folder; name the page's file, such as {out / 'report.html'}.")
+
+
 def write_page(folder: Path, out: Path | None = None) -> Path:
     """Write the page of a finished run; a run made of others (`parts` in its record) shows them one after the other.
 
@@ -130,7 +140,7 @@ def render_page(record: dict[str, Any], rows: list[Row], figures: dict[str, Any]
     inputs = _mapping(record.get("inputs"))
     model, world = _mapping(inputs.get("model")), _mapping(inputs.get("world"))
     name = str(model.get("name") or record.get("name") or "Unnamed model")
-    kind, verdict, made = _shown(Run(record, rows, figures), name) if not parts else _together(record, parts)
+    kind, verdict, made = shown(Run(record, rows, figures), name) if not parts else _together(record, parts)
     plotly, script = get_plotlyjs(), _read("page.js")
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["nb"] = _unbroken
@@ -179,10 +189,10 @@ def finding(run: Run) -> str:
         >>> finding(Run({"kind": "train"}, [], {}, "This model"))
         'No verdict on unseen objects for This model: too few of them were held out, or none with their swap.'
     """
-    return _shown(run, run.title)[1].sentence
+    return shown(run, run.title)[1].sentence
 
 
-def _shown(run: Run, name: str) -> tuple[str, Verdict, tuple[Section, ...]]:
+def shown(run: Run, name: str) -> tuple[str, Verdict, tuple[Section, ...]]:
     """Question, verdict and sections of one run; of a run of some stages, only what it was asked for."""
     inputs = _mapping(run.record.get("inputs"))
     model, world = _mapping(inputs.get("model")), _mapping(inputs.get("world"))
@@ -211,7 +221,7 @@ def _together(record: Mapping[str, Any], parts: Sequence[Run]) -> tuple[str, Ver
     """The sections of several runs on one page, each under its run's title; sections without numbers are left out."""
     sentences, tiles, made = list[str](), list[Tile](), list[Section]()
     for i, part in enumerate(parts):
-        _, verdict, sections = _shown(part, part.title)
+        _, verdict, sections = shown(part, part.title)
         sentences.append(verdict.sentence)
         told = [tile for tile in verdict.tiles if tile.row is not None and tile.row.value is not None]
         tiles += [replace(tile, sentence=f"{part.title}: {tile.sentence}") for tile in told[:2]]

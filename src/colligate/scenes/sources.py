@@ -133,7 +133,24 @@ def read_labels(path: Path, *, space: ConceptSpace | None = None, keep: Mapping[
         'red cube | blue ball'
     """
     path, called = _table_of(path)
-    given = kept_rows(read_table(path), keep or {})
+    return world_of(read_table(path), called, space=space, keep=keep)
+
+
+def world_of(
+    given: Table, called: str, *, space: ConceptSpace | None = None, keep: Mapping[str, str] | None = None
+) -> World:
+    """A world from a table that was read, as `read_labels` does.
+
+    Args:
+        given: the table.
+        called: the world's name.
+        space: the concepts and values, where the table alone doesn't tell.
+        keep: column -> cell; rows that differ in one of them are left out, with a note.
+
+    Raises:
+        ValueError: whatever in the table can't be taken as it stands.
+    """
+    path, given = given.path, kept_rows(given, keep or {})
     table = widened(given)
     layout = layout_of(table)
     slots, concepts = sorted({slot for slot, _ in layout.columns}), list(dict.fromkeys(c for _, c in layout.columns))

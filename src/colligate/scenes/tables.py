@@ -8,10 +8,13 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from colligate.scenes.regular import open_regular, read_regular
 from colligate.scenes.words import composed
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MOST_CELLS = 20_000_000
 """Cells up to which a table is read: its text must fit into memory."""
@@ -88,12 +91,61 @@ def read_table(path: Path, *, lists: bool = False) -> Table:
     """
     if path.suffix.lower() not in {".csv", ".parquet"}:
         raise ValueError(f"A table of labels is a .csv or .parquet file; got {path}.")
-    table = _in_one_form(_read_csv(path) if path.suffix.lower() == ".csv" else _read_parquet(path, lists=lists))
+    return _looked_over(_read_csv(path) if path.suffix.lower() == ".csv" else _read_parquet(path, lists=lists))
+
+
+def table_of(frame: "pd.DataFrame", name: str = "labels") -> Table:
+    """A table from a pandas DataFrame, its cells written as those of Parquet are; the index is left out.
+
+    Args:
+        frame: the columns.
+        name: what messages call it.
+
+    Raises:
+        ValueError: a repeated column, a cell that is neither text nor a number, no row, or too many.
+
+    Example:
+        >>> import pandas as pd
+        >>> table_of(pd.DataFrame({"slot1_color": ["red", None], "id": [1.0, 2.0]})).cells("slot1_color")
+        ['red', '']
+    """
+    names, path = tuple(map(str, frame.columns)), Path(name)
+    if len(frame) * max(len(names), 1) > MOST_CELLS:
+        raise ValueError(_too_many(path))
+
+    def cells(column: str) -> list[str]:
+        written = list[str]()
+        for row, value in enumerate(frame.iloc[:, names.index(column)].tolist()):
+            text = _text_of(None if _is_missing(value) else value)
+            if isinstance(text, bytes) or isinstance(value, list | tuple | dict | set):
+                raise ValueError(
+                    f"{path}, row {row + 1}, column {column}: a {type(value).__name__}; a cell is text or a number."
+                )
+            written.append(text)
+        return written
+
+    return _looked_over(Table(path, names, len(frame), cells))
+
+
+def _is_missing(value: object) -> bool:
+    """Whether pandas counts a cell as missing."""
+    import pandas as pd
+
+    return value is pd.NA or value is pd.NaT or value is None
+
+
+def _looked_over(table: Table) -> Table:
+    """The table with its names in one form.
+
+    Raises:
+        ValueError: a repeated column, or no row.
+    """
+    table = _in_one_form(table)
     repeated = [name for name in table.names if table.names.count(name) > 1]
     if repeated:
-        raise ValueError(f"{path} has the column {repeated[0]!r} twice; keep one of them.")
+        raise ValueError(f"{table.path} has the column {repeated[0]!r} twice; keep one of them.")
     if not table.num_rows:
-        raise ValueError(f"{path} holds no scenes; the table is empty.")
+        raise ValueError(f"{table.path} holds no scenes; the table is empty.")
     return table
 
 

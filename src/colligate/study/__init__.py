@@ -20,7 +20,7 @@ from colligate.study.config import EditConfig as EditConfig
 from colligate.study.config import MeasureConfig as MeasureConfig
 from colligate.study.config import SourceConfig as SourceConfig
 from colligate.study.config import StudyConfig as StudyConfig
-from colligate.study.reproduce import Comparison as Comparison
+from colligate.study.reproduce import Reproduction as Reproduction
 from colligate.study.reproduce import reproduce as reproduce
 from colligate.study.sources import Inputs as Inputs
 from colligate.study.sources import Source as Source

@@ -28,6 +28,7 @@ from colligate.geometry.subject import Subject
 from colligate.geometry.views import views
 from colligate.records import Row, one_writer, with_random_init
 from colligate.records import given as given_fields
+from colligate.report.page import check_target
 from colligate.report.verdict import Measured
 from colligate.runs import Findings, Measurements, carry_out
 from colligate.scenes.splits import ByScene, Given, PaperScenes, SplitRule
@@ -82,8 +83,8 @@ def study(
             f"{unknown[0] if unknown else 'Nothing'!r} can't be taken; choose among {', '.join(BATTERIES)}."
         )
     asked, config = config, as_study(config)
-    if config.out is not None and config.out.is_dir():
-        raise ValueError(f"{config.out} is a folder; name the page's file, such as {config.out / 'report.html'}.")
+    if config.out is not None:
+        check_target(config.out)
     clock = Clock(report)
     with clock.stage("embedding"):
         source = open_source(config, report, inputs)

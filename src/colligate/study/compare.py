@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import torch
-from torch import Tensor
 
 from colligate.intervals import Estimate, Intervals
 from colligate.records import Row, open_run
 from colligate.report.verdict import Measured
+from colligate.runs import Findings
 
 LEADING = (
     "probe.concept", "probe.object", "probe.object.swap", "r2.concept.least_squares", "r2.object.least_squares",
@@ -100,14 +100,6 @@ class Comparison(NamedTuple):
     sentence: str
 
 
-class _Run(NamedTuple):
-    folder: str
-    record: Mapping[str, Any]
-    rows: list[Row]
-    arrays: Mapping[str, Tensor]
-    doubts: list[str]
-
-
 def compare(config: CompareConfig) -> list[Comparison]:
     """Compare runs with the first, number by number.
 
@@ -124,35 +116,40 @@ def compare(config: CompareConfig) -> list[Comparison]:
 
     Source: G. Y. Zou, A. Donner, "Construction of confidence limits about effect measures", 2008 (square-and-add).
     """
-    first = _open(config.first)
-    return [_compared(first, _open(other), config) for other in config.others]
+    first = Findings.open(config.first)
+    return [compare_two(first, Findings.open(other), every=config.all) for other in config.others]
 
 
-def _open(folder: Path) -> _Run:
-    run = open_run(folder)
-    return _Run(folder.name, run.record, run.rows, run.arrays, run.doubts)
+def compare_two(first: Findings, other: Findings, *, every: bool = False) -> Comparison:
+    """Compare what two runs found, number by number, as `compare` does.
 
+    Args:
+        first: what the other is compared with.
+        other: of the same kind.
+        every: compare every number, not only the leading ones.
 
-def _compared(first: _Run, other: _Run, config: CompareConfig) -> Comparison:
+    Raises:
+        ValueError: they have no number in common.
+    """
     paired = _paired(first, other)
     theirs = {_key(row): row for row in other.rows if row.value is not None}
     found, other_areas = list[Difference](), _areas_over_others(first, other)
     for row in first.rows:
         match = theirs.get(_key(row))
-        if row.value is None or match is None or not (config.all or row.id in LEADING):
+        if row.value is None or match is None or not (every or row.id in LEADING):
             continue
         if row.id in OF_AREAS and (row.family in other_areas or (row.id != "complexity.area" and other_areas)):
             continue
         found.append(_difference(row, match, paired if row.on == "test" and row.family is None else {}))
     names = str(first.record.get("name")), str(other.record.get("name"))
     if names[0] == names[1]:
-        names = f"{names[0]} ({first.folder})", f"{names[1]} ({other.folder})"
+        names = f"{names[0]} ({_run(first)})", f"{names[1]} ({_run(other)})"
     if not found:
         raise ValueError(
-            f"{names[0]} and {names[1]} have no {'' if config.all else 'leading '}number in common; compare runs of "
-            f"one kind{'' if config.all else ', or add --all'}."
+            f"{names[0]} and {names[1]} have no {'' if every else 'leading '}number in common; compare runs of "
+            f"one kind{'' if every else ', or add --all'}."
         )
-    notes = list(dict.fromkeys([*first.doubts, *other.doubts]))
+    notes = list(dict.fromkeys([*_doubts(first), *_doubts(other)]))
     hashes = [_mapping(_mapping(r.record.get("inputs")).get("world")).get("content_hash") for r in (first, other)]
     if hashes[0] != hashes[1]:
         notes.append("The two runs hold other scenes, so that every difference is also one of worlds.")
@@ -164,7 +161,15 @@ def _compared(first: _Run, other: _Run, config: CompareConfig) -> Comparison:
     return Comparison(*names, tuple(found), tuple(notes), _sentence(*names, found))
 
 
-def _areas_over_others(first: _Run, other: _Run) -> dict[str | None, str]:
+def _run(of: Findings) -> str:
+    return str(of.record.get("run")) if of.folder is None else of.folder.name
+
+
+def _doubts(of: Findings) -> list[str]:
+    return [] if of.folder is None else open_run(of.folder).doubts
+
+
+def _areas_over_others(first: Findings, other: Findings) -> dict[str | None, str]:
     """Families whose areas are over other coverages in the two runs, or over unknown ones, and what is said of them."""
     runs, found = (Measured(first.rows), Measured(other.rows)), dict[str | None, str]()
     areas = [{row.family for row in run.families("complexity.area") if row.value is not None} for run in runs]
@@ -188,7 +193,7 @@ def _key(row: Row) -> tuple[object, ...]:
     return row.id, row.on, row.protocol, row.concept, row.family, row.coverage
 
 
-def _paired(first: _Run, other: _Run) -> dict[str, Estimate]:
+def _paired(first: Findings, other: Findings) -> dict[str, Estimate]:
     """Id -> the difference with its interval, for numbers whose outcomes of the very same scenes both runs kept."""
     shown = [run.arrays.get("scored.objects") for run in (first, other)]
     if shown[0] is None or shown[1] is None or not torch.equal(shown[0], shown[1]):

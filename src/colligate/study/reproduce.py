@@ -24,7 +24,7 @@ from colligate.training.loop import train
 from colligate.training.pairs import PicturesConfig
 
 
-class Comparison(NamedTuple):
+class Reproduction(NamedTuple):
     """How a record compares with its repetition.
 
     Attributes:
@@ -70,7 +70,7 @@ def reproduce(
     code: bool = False,
     online: bool = False,
     store: Path | None = None,
-) -> Comparison:
+) -> Reproduction:
     """Run a finished run again, elsewhere, with as many threads, and compare every number of its table.
 
     A record may come from anyone. What it says decides numbers and nothing else: it is the caller who lets code of its
@@ -240,13 +240,13 @@ def _lasting(facts: Mapping[str, Any] | None) -> dict[str, Any]:
     return json.loads(json.dumps(kept))  # as records hold them: a run just made has tuples where its file has lists
 
 
-def compare_tables(before: Iterable[Row], after: Iterable[Row], tolerance: float) -> Comparison:
+def compare_tables(before: Iterable[Row], after: Iterable[Row], tolerance: float) -> Reproduction:
     """Every number of two tables, row by row.
 
     Example:
         >>> then, now = Row(id="a", value=1.0, n=3), Row(id="a", value=1.5, n=3)
         >>> compare_tables([then], [now], 1e-6)
-        Comparison(numbers=2, equal=1, differences=['a on all: 1.0 then, 1.5 now'])
+        Reproduction(numbers=2, equal=1, differences=['a on all: 1.0 then, 1.5 now'])
     """
     then, now = _keyed(before), _keyed(after)
     numbers, equal, differences = 0, 0, list[str]()
@@ -269,7 +269,7 @@ def compare_tables(before: Iterable[Row], after: Iterable[Row], tolerance: float
             else:
                 where = "" if column == "value" else f", {column}"
                 differences.append(f"{_named(row)}{where}: {value} then, {found} now")
-    return Comparison(numbers, equal, differences)
+    return Reproduction(numbers, equal, differences)
 
 
 def _keyed(rows: Iterable[Row]) -> dict[tuple[Any, ...], Row]:
