@@ -14,8 +14,8 @@ from measuring import Line, Stopwatch, say
 from probes import worlds
 from torch import Tensor, nn
 
-from colligate.complexity.approximators import Data, Fitted, training_r2
-from colligate.complexity.families import family
+from colligate.approximation.approximators import Data, Fitted, training_r2
+from colligate.approximation.families import family
 from colligate.embeddings import Embeddings
 from colligate.scenes.splits import ByObject, Split
 

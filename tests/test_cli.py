@@ -27,9 +27,10 @@ from safetensors.torch import save_file
 from colligate.binding import object_table
 from colligate.cli import MEASUREMENTS, main, terminal
 from colligate.cli.tables import show
-from colligate.cli.terminal import bars, progress, stopped
+from colligate.cli.terminal import stopped
 from colligate.embedders import PREFIXES, load_model
 from colligate.embedders.oracles import ORACLES
+from colligate.progress import bars, progress
 from colligate.records import COLUMNS, Row, read_record, read_table, sealed_json
 from colligate.scenes.captions import CaptionTemplate
 from colligate.scenes.space import ConceptSpace, Scenes

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from colligate.cli import main, terminal
+from colligate import options
+from colligate.cli import main
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -52,9 +53,8 @@ def only_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Verbs stop once their words are a config."""
 
     def parse(*given: Any) -> Any:
-        raise Parsed(terminal_parse(*given))
+        raise Parsed(options.parse(*given))
 
-    terminal_parse = terminal.parse
     for name in ("verbs", "crossmodal_verbs", "train_verbs"):
         monkeypatch.setattr(import_module(f"colligate.cli.{name}"), "parse", parse)
 

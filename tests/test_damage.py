@@ -16,11 +16,11 @@ from colligate.cli import main
 from colligate.embedders import load_model
 from colligate.geometry.measurements import probe_rows
 from colligate.scenes.worlds import load_world
-from colligate.study import StudyConfig, study
-from colligate.study.repair import RepairConfig, repair
 from colligate.training.config import TrainConfig
 from colligate.training.loop import train
 from colligate.training.sweep import SweepConfig, sweep
+from colligate.verbs import StudyConfig, study
+from colligate.verbs.repair import RepairConfig, repair
 
 TINY = TrainConfig(values=6, coverage=0.5, width=16, heads=1, dim=8, batch=8, steps=4, warmup=2)
 
@@ -31,7 +31,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     place = tmp_path_factory.mktemp("damage")
     where: dict[str, Any] = {"runs": place / "runs", "store": place / "store"}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("colligate.study.battery.BATTERIES", {"probes": probe_rows})
+        patch.setattr("colligate.verbs.battery.BATTERIES", {"probes": probe_rows})
         made = study(StudyConfig(embedder="oracle:object-table:24", scenes="clevr", **where))
     trained = train(replace(TINY, runs=place / "runs"))
     swept = sweep(

@@ -16,9 +16,9 @@ from colligate.engine import Clock
 from colligate.scenes.captions import CaptionTemplate
 from colligate.scenes.space import ConceptSpace, Scenes
 from colligate.scenes.worlds import World, labels_bytes, load_world
-from colligate.study import StudyConfig, battery, open_source, open_subject
-from colligate.study.config import EmbedConfig
-from colligate.study.sources import Source, progress_of
+from colligate.verbs import StudyConfig, battery, open_source, open_subject
+from colligate.verbs.config import EmbedConfig
+from colligate.verbs.sources import Source, progress_of
 
 SPACE = ConceptSpace(color=["red", "green", "blue"], shape=["cube", "ball", "cone"])
 PAIRS, SINGLES = SPACE.all_scenes(2), SPACE.all_scenes(1)

@@ -19,12 +19,12 @@ from colligate.engine import chosen_threads
 from colligate.records import Row, WorkError, read_record, read_table, table_bytes
 from colligate.scenes.space import ConceptSpace
 from colligate.scenes.worlds import World, labels_bytes
-from colligate.study import StudyConfig, reproduce, study
-from colligate.study.crossmodal import FoilsConfig, RecognizeConfig, recognize, run_foils
-from colligate.study.repair import RepairConfig, repair
-from colligate.study.reproduce import compare_tables
 from colligate.training.config import TrainConfig
 from colligate.training.loop import train
+from colligate.verbs import StudyConfig, reproduce, study
+from colligate.verbs.crossmodal import FoilsConfig, RecognizeConfig, recognize, run_foils
+from colligate.verbs.repair import RepairConfig, repair
+from colligate.verbs.reproduce import compare_tables
 
 SPACE = ConceptSpace(color=["red", "green", "blue"], shape=["cube", "ball", "cone"])
 SCENES = SPACE.all_scenes(2)

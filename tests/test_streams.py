@@ -18,8 +18,8 @@ from filelock import BaseFileLock
 
 from colligate.cli import EXITS, main, streams
 from colligate.cli.streams import Outlet
-from colligate.study.config import SourceConfig
-from colligate.study.sources import store_of
+from colligate.verbs.config import SourceConfig
+from colligate.verbs.sources import store_of
 
 RUN = "import sys; from colligate.cli import main; sys.exit(main())"
 SOURCE = str(Path(__file__).parents[1] / "src")

@@ -16,15 +16,15 @@ from colligate.records import Row, write_record
 from colligate.report.page import render_page
 from colligate.report.structure import judge_structure
 from colligate.scenes.space import ConceptSpace
-from colligate.study import structure as structure_module
-from colligate.study.battery import study
-from colligate.study.config import ComplexityConfig
-from colligate.study.crossmodal import RecognizeConfig, recognize
-from colligate.study.matched import RuleSettings, given_models, object_rules, trained_model
-from colligate.study.structure import StructureConfig, structure, structure_rows
 from colligate.training.config import TrainConfig
 from colligate.training.loop import train
 from colligate.training.pairs import PicturesConfig
+from colligate.verbs import structure as structure_module
+from colligate.verbs.battery import study
+from colligate.verbs.config import ComplexityConfig
+from colligate.verbs.crossmodal import RecognizeConfig, recognize
+from colligate.verbs.matched import RuleSettings, given_models, object_rules, trained_model
+from colligate.verbs.structure import StructureConfig, structure, structure_rows
 
 Pairs = list[tuple[float, float]]
 

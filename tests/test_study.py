@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import asdict, fields, replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from safetensors.torch import load_file, save_file
 from colligate.binding import object_table, scene_table
 from colligate.cli import MEASUREMENTS
 from colligate.geometry.measurements import probe_rows
+from colligate.options import from_keywords
 from colligate.probes import ProbeSettings
 from colligate.records import COLUMNS, Row, read_record, read_table
 from colligate.report.page import write_page
@@ -26,10 +28,10 @@ from colligate.runs import Findings
 from colligate.scenes.captions import CaptionTemplate
 from colligate.scenes.space import ConceptSpace, Scenes
 from colligate.scenes.worlds import World, labels_bytes, load_world, render
-from colligate.study import BATTERIES, ComplexityConfig, StudyConfig, open_source, open_subject, reproduce, study
-from colligate.study.battery import over_the_same
-from colligate.study.config import ASKED, MeasureConfig, as_study
-from colligate.study.provenance import CALLS, python_calls
+from colligate.verbs import BATTERIES, ComplexityConfig, StudyConfig, open_source, open_subject, reproduce, study
+from colligate.verbs.battery import over_the_same
+from colligate.verbs.config import ASKED, MeasureConfig, as_study
+from colligate.verbs.provenance import CALLS, python_calls
 
 SPACE = ConceptSpace(color=["red", "green", "blue"], shape=["cube", "ball", "cone"])
 PAIRS = SPACE.all_scenes(2)
@@ -118,7 +120,7 @@ def oracle_config(place: Path, **more: Any) -> StudyConfig:
 @pytest.fixture
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     """A whole study with the probes as its only battery."""
-    monkeypatch.setattr("colligate.study.battery.BATTERIES", {"probes": probe_rows})
+    monkeypatch.setattr("colligate.verbs.battery.BATTERIES", {"probes": probe_rows})
 
 
 def probe_study(**given: Any) -> Findings:
@@ -247,12 +249,15 @@ def test_the_record_of_a_single_verb_tells_that_verb(battery: str, verb: str):
     parsed_as = ASKED.get(battery, MeasureConfig)
     parsed = tyro.cli(parsed_as, args=words[2:], config=(tyro.conf.PositionalRequiredArgs,))
     assert as_study(parsed) == config
-    scope: dict[str, Any] = {"study": lambda given, only: (given, only)}
     code = str(told["python"])
-    kind = "ComplexityConfig" if verb == "complexity" else "StudyConfig"
-    assert code.startswith(f"from colligate.study import {kind}, study\n")
-    exec(code.replace(", study\n", "\n", 1), scope)
-    assert (as_study(scope["result"][0]), scope["result"][1]) == (config, (battery,))
+    assert code.startswith("import colligate\n\n")
+
+    def asked(embedder: str, scenes: str = "", **options: Any) -> StudyConfig:
+        return as_study(from_keywords(parsed_as, verb, [embedder], {"scenes": scenes, **options}))
+
+    scope: dict[str, Any] = {"colligate": SimpleNamespace(**{verb: asked})}
+    exec(code.removeprefix("import colligate\n\n"), scope)
+    assert scope["result"] == config
 
 
 @pytest.mark.parametrize(("battery", "verb"), [(b, v) for v, (b, _) in MEASUREMENTS.items()])
@@ -273,10 +278,10 @@ def test_a_verb_takes_only_what_acts_on_it(battery: str, verb: str, place: Path,
 def test_several_batteries_have_no_command_and_a_whole_study_has_its_own(place: Path):
     several = python_calls(oracle_config(place), ("probes", "edits"))
     assert several["command"] == ""
-    assert "only=('probes', 'edits')" in str(several["python"])
+    assert several["python"] == ""
     done = probe_study(**asdict(oracle_config(place, runs=place / "told")))
     assert done.record["command"].startswith("colligate probe oracle:")
-    assert "only=('probes',)" in done.record["python"]
+    assert "colligate.probe(" in done.record["python"]
     whole = python_calls(as_study(ComplexityConfig(embedder="oracle:no-binding")))
     assert str(whole["command"]).startswith("colligate study oracle:no-binding --families additive")
 
@@ -288,7 +293,7 @@ def test_the_python_in_the_record_gives_the_numbers(finished: Findings):
             exec(code, scope)
             prefix = "normalized." if key == "normalized" else ""
             kept = {row.id: row.value for row in finished.rows if row.on == "test"}
-            assert {f"{prefix}{row.id}": row.value for row in scope["rows"]}.items() <= kept.items()
+            assert {f"{prefix}{row.id}": row.value for row in scope["result"].rows}.items() <= kept.items()
         else:
             compile(code, key, "exec")
 
@@ -297,9 +302,8 @@ def test_the_python_in_the_record_of_a_vectors_file_runs_too(place: Path):
     done = probe_study(embedder=str(place / "plain.npy"), labels=place / "all.csv", runs=place / "runs")
     scope: dict[str, Any] = {}
     exec(done.record["calls"]["probes"], scope)
-    assert [row.value for row in scope["rows"]] == [row.value for row in done.rows]
-    assert "labels=Path(" in done.record["python"]
-    assert "from pathlib import Path" in done.record["python"]
+    assert [row.value for row in scope["result"].rows] == [row.value for row in done.rows]
+    assert "labels=" in done.record["python"]
 
 
 # --------------------------------------------------------------------------------- again: found, forced, reproduced
@@ -309,7 +313,7 @@ def test_the_same_call_finds_the_finished_run(finished: Findings, place: Path, m
     def never(subject: Any) -> list[Row]:
         raise AssertionError("a finished run was measured again")
 
-    monkeypatch.setattr("colligate.study.battery.BATTERIES", dict.fromkeys(BATTERIES, never))
+    monkeypatch.setattr("colligate.verbs.battery.BATTERIES", dict.fromkeys(BATTERIES, never))
     again = study(oracle_config(place))
     assert again.found
     assert (again.folder, again.rows) == (finished.folder, finished.rows)
@@ -345,7 +349,7 @@ def test_an_interrupted_run_does_not_count_as_finished(place: Path, tmp_path: Pa
         raise KeyboardInterrupt
 
     config = oracle_config(place, runs=tmp_path)
-    monkeypatch.setattr("colligate.study.battery.BATTERIES", {"probes": broken})
+    monkeypatch.setattr("colligate.verbs.battery.BATTERIES", {"probes": broken})
     with pytest.raises(KeyboardInterrupt):
         study(config, only=("probes",))
     monkeypatch.undo()
@@ -362,8 +366,8 @@ def test_an_interrupted_run_does_not_count_as_finished(place: Path, tmp_path: Pa
 def key(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     """The name of a run's folder, without measuring anything."""
     nothing = {"nothing": lambda subject: [subject.row("probe.concept", "test", value=0.0)]}
-    monkeypatch.setattr("colligate.study.battery.BATTERIES", nothing)
-    monkeypatch.setattr("colligate.study.battery.replay_rows", lambda subject, edits: [])
+    monkeypatch.setattr("colligate.verbs.battery.BATTERIES", nothing)
+    monkeypatch.setattr("colligate.verbs.battery.replay_rows", lambda subject, edits: [])
     return lambda **given: study(StudyConfig(**given), only=("nothing",)).place.name
 
 
@@ -528,7 +532,7 @@ def test_the_paper_protocol_replays_an_edit_list(
     from colligate.geometry.interventions import concept_edits
     from colligate.geometry.replay import edit_list_bytes
 
-    monkeypatch.setattr("colligate.study.rules.ProbeSettings", partial(ProbeSettings, paper_steps=50))
+    monkeypatch.setattr("colligate.verbs.rules.ProbeSettings", partial(ProbeSettings, paper_steps=50))
     edits = concept_edits(PAIRS, 0).draw(40, 0)
     (tmp_path / "edits.csv").write_bytes(edit_list_bytes(edits))
     given: dict[str, Any] = {"embedder": str(place / "plain.npy"), "labels": place / "all.csv", "runs": tmp_path}
@@ -568,7 +572,7 @@ def test_one_concept_is_enough_for_objects(
     tmp_path: Path, documented: Callable[[str], bool], monkeypatch: pytest.MonkeyPatch
 ):
     kept = {name: BATTERIES[name] for name in ("probes", "decomposition", "information")}
-    monkeypatch.setattr("colligate.study.battery.BATTERIES", kept)
+    monkeypatch.setattr("colligate.verbs.battery.BATTERIES", kept)
     space = ConceptSpace(letter=list("abcdefghi"))
     folder = tmp_path
     scenes = space.all_scenes(2)

@@ -13,42 +13,30 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
+from typing import Any, Literal, NamedTuple, TypeVar
 
-from colligate.embedders import FunctionTower, Model, as_model
-from colligate.embedders.precomputed import vectors_of
-from colligate.embeddings import Embeddings
 from colligate.engine import Report
+from colligate.inputs import with_inputs
 from colligate.options import from_keywords
 from colligate.progress import in_notebook
 from colligate.progress import progress as shown_progress
 from colligate.results import Comparison as Comparison
 from colligate.results import Result as Result
 from colligate.runs import Findings
-from colligate.scenes.captions import CaptionTemplate
-from colligate.scenes.sources import world_of
-from colligate.scenes.space import ConceptSpace, Scenes
-from colligate.scenes.tables import table_of
-from colligate.scenes.worlds import World
-from colligate.study import battery
-from colligate.study.config import ComplexityConfig, EditConfig, MeasureConfig, SourceConfig, StudyConfig
-from colligate.study.crossmodal import FoilsConfig, RecognizeConfig, run_foils
-from colligate.study.crossmodal import recognize as recognize_towers
-from colligate.study.repair import RepairConfig
-from colligate.study.repair import repair as repair_towers
-from colligate.study.sources import Inputs
-from colligate.study.structure import StructureConfig
-from colligate.study.structure import structure as compare_structure
 from colligate.training import loop
 from colligate.training import sweep as sweeps
 from colligate.training.config import PaperConfig, TrainConfig
 from colligate.training.pairs import PicturesConfig
+from colligate.verbs import battery
+from colligate.verbs.config import ComplexityConfig, EditConfig, MeasureConfig, SourceConfig, StudyConfig
+from colligate.verbs.crossmodal import FoilsConfig, RecognizeConfig, run_foils
+from colligate.verbs.crossmodal import recognize as recognize_towers
+from colligate.verbs.repair import RepairConfig
+from colligate.verbs.repair import repair as repair_towers
+from colligate.verbs.sources import Inputs
+from colligate.verbs.structure import StructureConfig
+from colligate.verbs.structure import structure as compare_structure
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-Shown = "str | Path | World | Scenes | ConceptSpace | pd.DataFrame | None"
-"""What a model may be shown."""
 Progress = bool | Report | None
 """Whether progress is shown: True, False, what is told of it, or None for where someone watches."""
 
@@ -63,7 +51,7 @@ def study(
     progress: Progress = None,
     **options: Any,
 ) -> Result:
-    """Take every measurement of one model on one world: what its vectors hold, how they are laid out, how simple a rule.
+    """Take every measurement of one model on one world: what its vectors hold, their layout, how simple a rule.
 
     Args:
         model: an embedder's name, a tower (`kind` and `embed`), a `Model`, a function from captions to vectors, or
@@ -294,6 +282,16 @@ def sweep(
         return _trained(config, save, lambda kept: sweeps.sweep(kept, report))
 
 
+def open_run(folder: str | Path) -> Result:
+    """A finished run, read from its folder.
+
+    Raises:
+        ValueError: the folder isn't a finished run of this version.
+        WorkError: a file of it is damaged.
+    """
+    return Result(Findings.open(Path(folder)))
+
+
 def structure(
     *models: str | Path | Result, save: str | Path | None = None, progress: Progress = None, **options: Any
 ) -> Result:
@@ -328,7 +326,7 @@ class _Call(NamedTuple):
 
 
 Config = TypeVar("Config", bound=SourceConfig)
-Trained = TypeVar("Trained", bound="TrainConfig | sweeps.SweepConfig")
+Trained = TypeVar("Trained", bound=TrainConfig | sweeps.SweepConfig)
 
 
 def _measured(
@@ -369,116 +367,10 @@ def _asked(
     Raises:
         ValueError: an option, a model or a world that can't be had.
     """
-    if call.labels is not None and world is not None:
-        raise ValueError("Give the labels of vectors once: as the second argument, or as labels.")
-    given_world = call.labels if world is None else world
     config = from_keywords(kind, verb, ["model"], _plain(options))
     config = replace(config, runs=Path("runs" if call.save is None else call.save))
-    scenes, shown = _world(given_world, config)
-    name, inputs = _model(model, shown, scenes, given_world)
-    if inputs.world is not None:
-        scenes = inputs.world.name
-    if call.control is not None:
-        if inputs.embeddings is None and not replace(config, embedder=name, scenes=scenes).of_vectors:
-            raise ValueError("control goes with vectors; a model has its own control.")
-        labels = inputs.world or (world_of_path(Path(scenes), config) if scenes else None)
-        if labels is None:
-            raise ValueError("control goes with vectors and their labels; give labels.")
-        inputs = replace(inputs, world=labels, control=_embeddings(call.control, labels, "control", given_world))
-    return replace(config, embedder=name, scenes=scenes), inputs
-
-
-def world_of_path(path: Path, config: SourceConfig) -> World:
-    """The world of a table that a call names, read as its options say."""
-    from colligate.study.sources import open_world
-
-    return open_world(replace(config, embedder="vectors", scenes=str(path)))
-
-
-def _world(world: Any, config: SourceConfig) -> tuple[str, World | None]:
-    """A world's name, and the world itself where it was given as an object.
-
-    Raises:
-        ValueError: it is no world, or a table that can't be read.
-    """
-    if world is None:
-        return "", None
-    if isinstance(world, str | Path):
-        return str(world), None
-    if isinstance(world, World):
-        return world.name, world
-    if isinstance(world, ConceptSpace):
-        scenes = Scenes.join([world.all_scenes(slots=2), world.all_scenes(slots=1)])
-        return "pairs and singles", World("pairs and singles", scenes, CaptionTemplate())
-    if isinstance(world, Scenes):
-        return "scenes", World("scenes", world)
-    if hasattr(world, "columns"):
-        from colligate.scenes.sources import read_space
-        from colligate.scenes.tables import keep_of
-
-        space = None if config.space is None else read_space(config.space)
-        return "labels", world_of(table_of(world), "labels", space=space, keep=keep_of(config.keep))
-    raise ValueError(
-        f"A {type(world).__name__} is no world; give its name, a table of labels (path or DataFrame), a World, Scenes "
-        "or a ConceptSpace."
-    )
-
-
-def _model(model: Any, world: World | None, scenes: str, given_world: Any) -> tuple[str, Inputs]:
-    """A model's name, and all that is handed over as objects.
-
-    Raises:
-        ValueError: it is no model, or vectors without labels.
-    """
-    if isinstance(model, Result):
-        model = model.model
-    if isinstance(model, str | Path):
-        return str(model), Inputs(world=world)
-    if isinstance(model, Embeddings):
-        return "embeddings", Inputs(embeddings=model, world=world)
-    if isinstance(model, Model) or hasattr(model, "embed") or _holds_towers(model):
-        own = as_model(model, type(model).__name__)
-        return own.name, Inputs(model=own, world=world)
-    if callable(model) and not hasattr(model, "shape"):
-        named = getattr(model, "__name__", type(model).__name__)
-        return named, Inputs(model=as_model(FunctionTower(model), named), world=world)
-    if not (hasattr(model, "shape") or isinstance(model, list | Mapping)):
-        raise ValueError(
-            f"A {type(model).__name__} is no model; give an embedder's name, a tower, a Model, a function from captions "
-            "to vectors, or vectors."
-        )
-    if world is None and not scenes:
-        raise ValueError("Vectors need the labels of their rows; give labels, a DataFrame or the path of a table.")
-    if world is None:
-        world = world_of_path(Path(scenes), SourceConfig(embedder="vectors"))
-    return "vectors", Inputs(embeddings=_embeddings(model, world, "vectors", given_world), world=world)
-
-
-def _holds_towers(model: Any) -> bool:
-    return isinstance(model, Mapping) and bool(model) and all(hasattr(tower, "embed") for tower in model.values())
-
-
-def _embeddings(vectors: Any, world: World, name: str, labels: Any) -> Embeddings:
-    """Vectors with their scenes; those of a DataFrame in the order of the labels' index, where both have one."""
-    if isinstance(vectors, Embeddings):
-        return vectors
-    if hasattr(vectors, "columns") and hasattr(labels, "columns"):
-        vectors = _in_order_of(vectors, labels, name)
-    return vectors_of(vectors, world, name=name)
-
-
-def _in_order_of(vectors: "pd.DataFrame", labels: "pd.DataFrame", name: str) -> "pd.DataFrame":
-    import pandas as pd
-
-    indices = vectors.index, labels.index
-    if any(isinstance(index, pd.RangeIndex) for index in indices) or indices[0].equals(indices[1]):
-        return vectors
-    if not indices[0].is_unique or not indices[1].is_unique or not indices[1].isin(indices[0]).all():
-        raise ValueError(
-            f"The index of {name} isn't that of the labels, so it is unknown which row belongs to which; give both the "
-            "same index, or reset both."
-        )
-    return vectors.loc[indices[1]]
+    model = model.model if isinstance(model, Result) else model
+    return with_inputs(config, model, world, labels=call.labels, control=call.control)
 
 
 def _preset(preset: str) -> str:
@@ -505,7 +397,7 @@ def _reported(progress: Progress) -> Generator[Report | None, None, None]:
     import sys
 
     if callable(progress):
-        yield cast("Report", progress)
+        yield progress
         return
     wanted = (sys.stderr.isatty() or in_notebook()) if progress is None else progress
     with shown_progress() if wanted else nullcontext() as report:

@@ -7,15 +7,15 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from colligate.records import Row, write_record
+from colligate.records import COLUMNS, NUMBERS, Row, write_record
 from colligate.report.figures import BLUE, GREY, PURPLE, VERMILLION, tile_axis
 from colligate.report.kinds import leading, verdict_of
 from colligate.report.page import Run, check_target, render_page, shown
 from colligate.report.plain import ends, main_rows, number, remarks, row_text, unmeasured
 from colligate.report.verdict import Tile
 from colligate.runs import Findings
-from colligate.study.compare import Comparison as Compared
-from colligate.study.compare import compare_two
+from colligate.verbs.compare import Comparison as Compared
+from colligate.verbs.compare import compare_two
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,16 +63,6 @@ class Result:
 
     def __init__(self, findings: Findings) -> None:
         self.findings = findings
-
-    @classmethod
-    def open(cls, folder: str | Path) -> "Result":
-        """A finished run, read from its folder.
-
-        Raises:
-            ValueError: the folder isn't a finished run of this version.
-            WorkError: a file of it is damaged.
-        """
-        return cls(Findings.open(Path(folder)))
 
     @property
     def rows(self) -> list[Row]:
@@ -138,7 +128,9 @@ class Result:
         """The table as a pandas DataFrame, tidy: one row a measurement, its units in `attrs["units"]`."""
         import pandas as pd
 
-        frame = pd.DataFrame([asdict(row) for row in self.rows])
+        frame = pd.DataFrame([asdict(row) for row in self.rows], columns=list(COLUMNS))
+        counts = {"objects": "Int64", "seeds": "Int64", "n": "Int64"}
+        frame = frame.astype({name: counts.get(name, "float64") for name in NUMBERS})
         frame.attrs = {"units": UNITS, "name": self.name, "kind": str(self.record.get("kind"))}
         return frame
 
@@ -193,7 +185,7 @@ class Result:
         record = {**run.record, "config": {**run.record["config"], "runs": str(where)}}
         beside = [] if run.write is None else list(run.write(folder))
         write_record(folder, record, run.rows, run.figures, run.arrays, beside=beside)
-        return Result.open(folder)
+        return Result(Findings.open(folder))
 
     def compare(self, other: "Result", *, every: bool = False) -> "Comparison":
         """How another result of the same kind differs from this one, number by number, with intervals.

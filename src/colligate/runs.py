@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from colligate import __version__
 from colligate.engine import Clock, fitting_threads, peak_memory
 from colligate.records import (
     FinishedRun,
@@ -18,6 +17,7 @@ from colligate.records import (
     unfinish,
     write_record,
 )
+from colligate.version import __version__
 
 Some = TypeVar("Some", bound="Findings")
 

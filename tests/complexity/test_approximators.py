@@ -5,8 +5,7 @@ import itertools
 import pytest
 import torch
 
-from colligate.binding import no_binding, object_product, object_table
-from colligate.complexity.approximators import (
+from colligate.approximation.approximators import (
     Additive,
     Approximator,
     Data,
@@ -18,9 +17,10 @@ from colligate.complexity.approximators import (
     training_r2,
     value_columns,
 )
-from colligate.complexity.curves import CurveSettings, coverage_curve
-from colligate.complexity.families import family
-from colligate.complexity.networks import Schedule
+from colligate.approximation.curves import CurveSettings, coverage_curve
+from colligate.approximation.families import family
+from colligate.approximation.networks import Schedule
+from colligate.binding import no_binding, object_product, object_table
 from colligate.embeddings import Embeddings
 from colligate.scenes.space import ConceptSpace, Scenes
 from colligate.scenes.splits import ByObject, Split

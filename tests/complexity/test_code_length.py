@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from colligate.approximation.approximators import Additive, Approximator, Data, Fitted
+from colligate.approximation.code_length import NARROWEST, START, CodeSettings, Gaussian, _code, _stages, code_lengths
+from colligate.approximation.factors import Search
+from colligate.approximation.products import ObjectProducts
 from colligate.binding import no_binding, object_product, scene_table
-from colligate.complexity.approximators import Additive, Approximator, Data, Fitted
-from colligate.complexity.code_length import NARROWEST, START, CodeSettings, Gaussian, _code, _stages, code_lengths
-from colligate.complexity.factors import Search
-from colligate.complexity.products import ObjectProducts
 from colligate.embeddings import Embeddings
 from colligate.scenes.space import ConceptSpace, Scenes
 from colligate.scenes.splits import Split

@@ -9,14 +9,14 @@ import pytest
 import torch
 
 from colligate import engine
+from colligate.approximation.approximators import Additive, Data, Fitted
+from colligate.approximation.curves import CurveSettings, coverage_curve
+from colligate.approximation.families import family
+from colligate.approximation.measurements import ComplexitySettings, complexity_rows, curve_rows, summary_rows
+from colligate.approximation.networks import MLP
+from colligate.approximation.readers import Readers
+from colligate.approximation.scoring import OUTCOMES, Point
 from colligate.binding import no_binding, object_product, object_table, scene_table
-from colligate.complexity.approximators import Additive, Data, Fitted
-from colligate.complexity.curves import CurveSettings, coverage_curve
-from colligate.complexity.families import family
-from colligate.complexity.measurements import ComplexitySettings, complexity_rows, curve_rows, summary_rows
-from colligate.complexity.networks import MLP
-from colligate.complexity.readers import Readers
-from colligate.complexity.scoring import OUTCOMES, Point
 from colligate.embeddings import Embeddings
 from colligate.engine import fitting_threads
 from colligate.probes import ProbeSettings
@@ -268,7 +268,7 @@ def test_unknown_families_are_refused(name):
 
 
 OWN = """
-from colligate.complexity.approximators import Additive
+from colligate.approximation.approximators import Additive
 
 class Mine(Additive):
     name = "mine"
@@ -286,7 +286,7 @@ class Short(Slow):
 
 class Late(Slow):
     def fit(self, data, splits, seed):
-        from colligate.complexity.approximators import Fitted
+        from colligate.approximation.approximators import Fitted
         return [Fitted(lambda scenes: scenes.nothing) for _ in splits]
 
 def raising():
@@ -322,7 +322,7 @@ def test_a_factory_of_your_own_that_fails_is_told_plainly(name: str, error: type
 
 @pytest.mark.usefixtures("own")
 def test_families_of_your_own_are_found_by_name_and_fitted():
-    assert family("colligate.complexity.approximators:Additive") == Additive()
+    assert family("colligate.approximation.approximators:Additive") == Additive()
     curves = coverage_curve(embed(no_binding(SPACE, 2, 48)), settings("own_rules:Mine", "additive", coverages=(0.8,)))
     mine, ours = curves.points
     assert (mine.family, mine.r2) == ("mine", pytest.approx(ours.r2))

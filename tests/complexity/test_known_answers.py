@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from colligate.approximation.approximators import Data
+from colligate.approximation.contrast import Swaps
+from colligate.approximation.curves import CurveSettings
+from colligate.approximation.measurements import ComplexitySettings, complexity_rows
+from colligate.approximation.metric import Metric
 from colligate.binding import no_binding, object_product
-from colligate.complexity.approximators import Data
-from colligate.complexity.contrast import Swaps
-from colligate.complexity.curves import CurveSettings
-from colligate.complexity.measurements import ComplexitySettings, complexity_rows
-from colligate.complexity.metric import Metric
 from colligate.embeddings import Embeddings
 from colligate.probes import ProbeSettings
 from colligate.records import Row

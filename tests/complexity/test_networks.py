@@ -3,11 +3,11 @@
 import pytest
 import torch
 
+from colligate.approximation.approximators import Additive, Data, additive_design, training_r2, value_columns
+from colligate.approximation.layers import MOST_COLUMNS, HiddenLayer, ProductLayer, read_values
+from colligate.approximation.networks import MLP, LowRankBilinear, ProductHead
+from colligate.approximation.stacks import Schedule, _members, _Output, _Stack, _train
 from colligate.binding import no_binding, object_product
-from colligate.complexity.approximators import Additive, Data, additive_design, training_r2, value_columns
-from colligate.complexity.layers import MOST_COLUMNS, HiddenLayer, ProductLayer, read_values
-from colligate.complexity.networks import MLP, LowRankBilinear, ProductHead
-from colligate.complexity.stacks import Schedule, _members, _Output, _Stack, _train
 from colligate.embeddings import Embeddings
 from colligate.scenes.space import ConceptSpace, Scenes
 from colligate.scenes.splits import ByObject

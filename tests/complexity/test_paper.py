@@ -3,10 +3,10 @@
 import pytest
 import torch
 
+from colligate.approximation.approximators import Data, training_r2, value_columns
+from colligate.approximation.curves import CurveSettings, coverage_curve
+from colligate.approximation.paper import PaperRecipe
 from colligate.binding import object_product
-from colligate.complexity.approximators import Data, training_r2, value_columns
-from colligate.complexity.curves import CurveSettings, coverage_curve
-from colligate.complexity.paper import PaperRecipe
 from colligate.embeddings import Embeddings
 from colligate.scenes.space import ConceptSpace
 from colligate.scenes.splits import ByObject

@@ -3,13 +3,13 @@
 import pytest
 import torch
 
+from colligate.approximation import factors as module
+from colligate.approximation.approximators import Data, additive_design, training_r2, value_columns
+from colligate.approximation.factors import FactorStack, Search, _ObjectProblem, object_factors, times
+from colligate.approximation.products import CircularConvolution, GlobalProduct, ObjectProducts
+from colligate.approximation.scene_factors import _Grid, _GridProblem, _SceneProblem
 from colligate.binding import GlobalProduct as GlobalOracle
 from colligate.binding import no_binding, object_product, scene_table
-from colligate.complexity import factors as module
-from colligate.complexity.approximators import Data, additive_design, training_r2, value_columns
-from colligate.complexity.factors import FactorStack, Search, _ObjectProblem, object_factors, times
-from colligate.complexity.products import CircularConvolution, GlobalProduct, ObjectProducts
-from colligate.complexity.scene_factors import _Grid, _GridProblem, _SceneProblem
 from colligate.embeddings import Embeddings
 from colligate.scenes.space import ConceptSpace, Scenes
 from colligate.scenes.splits import ByObject, Split

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from colligate.approximation.approximators import Data, training_r2
+from colligate.approximation.trees import Boosted, Forest
 from colligate.binding import no_binding
-from colligate.complexity.approximators import Data, training_r2
-from colligate.complexity.trees import Boosted, Forest
 from colligate.embeddings import Embeddings
 from colligate.engine import using_threads
 from colligate.scenes.space import ConceptSpace

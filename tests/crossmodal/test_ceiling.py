@@ -11,7 +11,7 @@ from colligate.crossmodal.repair_data import RepairData
 from colligate.records import Row
 from colligate.scenes.splits import BySwaps, Split
 from colligate.scenes.worlds import World
-from colligate.study.ceiling import ceiling_rows
+from colligate.verbs.ceiling import ceiling_rows
 
 
 @pytest.fixture(scope="module")

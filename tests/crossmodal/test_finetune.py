@@ -20,9 +20,9 @@ from colligate.scenes.sources import read_labels
 from colligate.scenes.splits import ByObject, BySwaps, Split, split_by_objects
 from colligate.scenes.sprites import sprite_captions
 from colligate.scenes.worlds import World, load_world, render
-from colligate.study.finetune import FineTuner, FineTuneSettings, TrainedPair
 from colligate.training.loop import train
 from colligate.training.pairs import PicturesConfig
+from colligate.verbs.finetune import FineTuner, FineTuneSettings, TrainedPair
 
 TINY: dict[str, Any] = {
     "values": 5, "shapes": 4, "coverage": 0.5, "hold_out": "objects", "width": 16, "heads": 2, "dim": 8, "layers": 1,

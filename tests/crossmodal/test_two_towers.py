@@ -18,7 +18,7 @@ from colligate.intervals import Intervals, Over
 from colligate.records import read_record, read_sealed, read_table, sealed_json
 from colligate.scenes.space import ConceptSpace
 from colligate.scenes.worlds import World, labels_bytes, load_world, render
-from colligate.study.crossmodal import RecognizeConfig, recognize
+from colligate.verbs.crossmodal import RecognizeConfig, recognize
 
 
 @pytest.fixture(scope="module")
@@ -239,7 +239,7 @@ def test_a_model_without_texts_cannot_be_repaired(run: Callable, monkeypatch: py
     from colligate.networks.dual import DualEncoder, DualShape
 
     tower = TrainedTower(DualEncoder(ConceptSpace(color=8, shape=3), 2, DualShape(), seeds=[0]), "fresh")
-    monkeypatch.setattr("colligate.study.sources.load_model", lambda *_, **__: Model("trained", {"scene": tower}))
+    monkeypatch.setattr("colligate.verbs.sources.load_model", lambda *_, **__: Model("trained", {"scene": tower}))
     code, said = run("repair", "mine:model", "--scenes", "clevr")
     assert code == 2
     assert "reads no text, and a repair is a map of texts" in said

@@ -28,7 +28,7 @@ from colligate.scenes.sources import read_labels
 from colligate.scenes.space import Scenes
 from colligate.scenes.worlds import World, load_world, render
 from colligate.store import Store
-from colligate.study.sources import crop_notes
+from colligate.verbs.sources import crop_notes
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,8 @@ from safetensors.torch import save_file
 from colligate.embedders.precomputed import read_vectors
 from colligate.embeddings import Embeddings
 from colligate.scenes.sources import read_labels
-from colligate.study.config import VectorsConfig
-from colligate.study.sources import open_source
+from colligate.verbs.config import VectorsConfig
+from colligate.verbs.sources import open_source
 
 ROWS = (("a", "b"), ("b", "a"), ("a", "a"), ("b", "b"))
 VECTORS = torch.arange(12, dtype=torch.float32).reshape(4, 3)

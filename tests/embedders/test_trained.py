@@ -99,7 +99,7 @@ def test_a_folder_without_a_checkpoint(tmp_path):
 
 
 def test_a_study_takes_the_models_own_world(tmp_path):
-    from colligate.study import StudyConfig, study
+    from colligate.verbs import StudyConfig, study
 
     saved(tmp_path / "model")
     config = StudyConfig(embedder=f"run:{tmp_path / 'model'}", runs=tmp_path / "runs", store=tmp_path / "store")

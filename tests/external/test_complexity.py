@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from colligate.complexity.approximators import Data, Rule
-from colligate.complexity.paper import PaperRecipe
+from colligate.approximation.approximators import Data, Rule
+from colligate.approximation.paper import PaperRecipe
 from colligate.measures import recognise
 from colligate.scenes.splits import ByObject, Split
 

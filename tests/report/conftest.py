@@ -298,7 +298,7 @@ def make_record(**more: Any) -> dict[str, Any]:
         "peak_memory_bytes": 913_000_000,
         "notes": ["The folder of this model ends in a Normalize module; it was left out, and vectors are raw."],
         "command": "colligate study sbert:all-MiniLM-L6-v2 --scenes text8x8",
-        "python": 'from colligate.study import study\n\nrun = study("sbert:all-MiniLM-L6-v2", scenes="text8x8")',
+        "python": 'from colligate.verbs import study\n\nrun = study("sbert:all-MiniLM-L6-v2", scenes="text8x8")',
         **more,
     }
 

@@ -97,7 +97,7 @@ def _run(words: list[str]) -> int:
         say(_help(known))
         return 0 if words else 2
     if words[0] == "--version":
-        from colligate import __version__
+        from colligate.version import __version__
 
         say(__version__)
         return 0

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def recognize_verb(words: list[str]) -> int:
     """Ask a two-tower model in words and print what it finds."""
-    from colligate.study.crossmodal import RecognizeConfig, recognize
+    from colligate.verbs.crossmodal import RecognizeConfig, recognize
 
     as_json, words = take_flag(words, "--json")
     about = "Ask a two-tower model in words for what its scenes hold. Add --json for rows as JSON."
@@ -27,7 +27,7 @@ def recognize_verb(words: list[str]) -> int:
 
 def foils_verb(words: list[str]) -> int:
     """Test a two-tower model with foils and print what it prefers."""
-    from colligate.study.crossmodal import FoilsConfig, run_foils
+    from colligate.verbs.crossmodal import FoilsConfig, run_foils
 
     as_json, words = take_flag(words, "--json")
     about = "Test a two-tower model with foils. Add --json for rows as JSON."
@@ -39,7 +39,7 @@ def foils_verb(words: list[str]) -> int:
 
 def repair_verb(words: list[str]) -> int:
     """Fit maps of texts, or train both towers on, and print what it brings and costs."""
-    from colligate.study.repair import RepairConfig, repair
+    from colligate.verbs.repair import RepairConfig, repair
 
     as_json, words = take_flag(words, "--json")
     about = "Repair a two-tower model by maps of texts, or by training it on. Add --json for rows as JSON."

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from colligate.records import ListedRun, Row
-    from colligate.study.compare import Difference
+    from colligate.verbs.compare import Difference
 
 
 def show(rows: "Sequence[Row]", *, as_json: bool, table: "Sequence[Row] | None" = None) -> None:

@@ -87,7 +87,7 @@ def sweep_verb(words: list[str]) -> int:
 def paper_verb(words: list[str]) -> int:
     """Run every question of the paper, small, and say where the page is."""
     from colligate.report.page import finding, read_run
-    from colligate.study.paper import PaperConfig, paper
+    from colligate.verbs.paper import PaperConfig, paper
 
     config = parse(PaperConfig, "paper", "Run every question of the paper, small, and write one page.", words)
     with progress() as report:
@@ -101,7 +101,7 @@ def paper_verb(words: list[str]) -> int:
 
 def structure_verb(words: list[str]) -> int:
     """Fit rules to both towers of many models and print how far they go, and whether matching goes with it."""
-    from colligate.study.structure import StructureConfig, structure
+    from colligate.verbs.structure import StructureConfig, structure
 
     as_json, words = take_flag(words, "--json")
     config = parse(StructureConfig, "structure", "Fit rules to the towers of many models. Add --json for rows.", words)

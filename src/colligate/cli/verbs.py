@@ -28,8 +28,8 @@ MEASUREMENTS = {
 def _measure(verb: str, battery: str, words: list[str]) -> int:
     from colligate.report.kinds import verdict_of
     from colligate.report.plain import main_rows
-    from colligate.study import study
-    from colligate.study.config import ASKED, MeasureConfig
+    from colligate.verbs import study
+    from colligate.verbs.config import ASKED, MeasureConfig
 
     as_json, words = take_flag(words, "--json")
     every, words = take_flag(words, "--all")
@@ -61,7 +61,7 @@ def _measure(verb: str, battery: str, words: list[str]) -> int:
 def _study(words: list[str]) -> int:
     from colligate.report.page import write_page
     from colligate.report.verdict import judge
-    from colligate.study import StudyConfig, study
+    from colligate.verbs import StudyConfig, study
 
     as_json, words = take_flag(words, "--json")
     config = parse(StudyConfig, "study", "Take every measurement. Add --json for rows as JSON.", words)
@@ -93,8 +93,8 @@ def _embed(words: list[str]) -> int:
     from safetensors.torch import save
 
     from colligate.records import sweep_temporaries, write_atomic
-    from colligate.study.config import EmbedConfig
-    from colligate.study.sources import labels_of, open_source
+    from colligate.verbs.config import EmbedConfig
+    from colligate.verbs.sources import labels_of, open_source
 
     config = parse(EmbedConfig, "embed", "Embed a world and write vectors.safetensors and labels.csv.", words)
     with progress() as report:
@@ -228,7 +228,7 @@ class ReproduceConfig:
 
 def _reproduce(words: list[str]) -> int:
     from colligate.records import open_run
-    from colligate.study import reproduce
+    from colligate.verbs import reproduce
 
     config = parse(ReproduceConfig, "reproduce", "Run a record again and compare every number.", words)
     folder = config.record.parent if config.record.name == "record.json" else config.record
@@ -309,7 +309,7 @@ def _runs(words: list[str]) -> int:
 def _compare(words: list[str]) -> int:
     from dataclasses import asdict
 
-    from colligate.study.compare import CompareConfig, compare
+    from colligate.verbs.compare import CompareConfig, compare
 
     as_json, words = take_flag(words, "--json")
     config = parse(CompareConfig, "compare", "Compare runs with the first. Add --json for rows as JSON.", words)

@@ -11,7 +11,6 @@ colligate.records.news     a sentence to the user while work goes on
 
 from colligate.records.calls import RUN_FIELDS as RUN_FIELDS
 from colligate.records.calls import command as command
-from colligate.records.calls import construction as construction
 from colligate.records.calls import given as given
 from colligate.records.calls import python as python
 from colligate.records.calls import settings as settings

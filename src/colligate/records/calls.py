@@ -61,33 +61,33 @@ def command(verb: str, config: Any) -> str:
     return shlex.join([*words, *options])
 
 
-def construction(config: Any) -> str:
-    """Python that makes this config.
+def python(function: str, config: Any) -> str:
+    """The Python that has this config; fields without a default are positional, and so is the world.
+
+    Args:
+        function: of this package.
+        config: a config dataclass.
 
     Example:
         >>> from dataclasses import dataclass
         >>> @dataclass(frozen=True)
         ... class Config:
         ...     embedder: str
-        >>> construction(Config("oracle:no-binding"))
-        "Config(embedder='oracle:no-binding')"
+        ...     scenes: str = ""
+        ...     seed: int = 0
+        >>> print(python("probe", Config("oracle:no-binding", "clevr", seed=3)))
+        import colligate
+        <BLANKLINE>
+        result = colligate.probe('oracle:no-binding', 'clevr', seed=3)
     """
-    shown = ((name, getattr(config, name)) for name in given(config) if name not in ("out", "runs", "force"))
-    arguments = (f"{name}=Path({str(value)!r})" if isinstance(value, Path) else f"{name}={value!r}"
-                 for name, value in shown)  # fmt: skip
-    return f"{type(config).__name__}({', '.join(arguments)})"
-
-
-def python(config: Any, imports: Sequence[str], code: str) -> str:
-    """A snippet: imports of this package, then `code` with `{config}` in it.
-
-    Args:
-        config: a config dataclass.
-        imports: lines such as "from colligate.study import StudyConfig, study".
-        code: what is done; `{config}` stands for the config's construction.
-    """
-    made = construction(config)
-    lines = [*imports, *(["from pathlib import Path"] if "Path(" in made else [])]
-    groups = (sorted(line for line in lines if ("colligate" in line) is own) for own in (False, True))
-    head = "\n\n".join("\n".join(group) for group in groups if group)
-    return head + "\n\n" + code.replace("{config}", made)
+    positional, keywords = list[str](), list[str]()
+    for field in fields(config):
+        value = getattr(config, field.name)
+        written = repr(str(value) if isinstance(value, Path) else value)
+        if (field.default is MISSING and field.default_factory is MISSING) or (
+            field.name in given(config) and field.name == "scenes"
+        ):
+            positional.append(written)
+        elif field.name in given(config) and field.name not in ("out", "runs", "force"):
+            keywords.append(f"{field.name}={written}")
+    return f"import colligate\n\nresult = colligate.{function}({', '.join([*positional, *keywords])})"

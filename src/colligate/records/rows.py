@@ -57,6 +57,24 @@ class Row:
     random_init: float | None = None
     reason: str | None = None
 
+    def __str__(self) -> str:
+        """The number with what it takes to read it, in a line.
+
+        Example:
+            >>> print(Row(id="probe.object", on="test", value=0.97, low=0.95, high=0.98, n=118, bag_of_concepts=0.52))
+            probe.object 0.970 (0.950 to 0.980), n 118; bag of concepts 0.520
+        """
+        family = "" if self.family is None else f" ({self.family})"
+        at = "" if self.coverage is None else f" at {self.coverage:g}"
+        value = f"none: {self.reason}" if self.value is None else f"{self.value:.3f}"
+        interval = "" if self.low is None or self.high is None else f" ({self.low:.3f} to {self.high:.3f})"
+        levels = (
+            ("chance", self.chance), ("bag of concepts", self.bag_of_concepts), ("random weights", self.random_init)
+        )  # fmt: skip
+        beside = ", ".join(f"{name} {level:.3f}" for name, level in levels if level is not None)
+        counted = "" if self.n is None else f", n {self.n:,}"
+        return f"{self.id}{family}{at} {value}{interval}{counted}{f'; {beside}' if beside else ''}"
+
 
 COLUMNS = tuple(field.name for field in fields(Row))
 _FRACTIONS = {"coverage", "value", "low", "high", "chance", "bag_of_concepts", "bag_of_concepts_strict", "random_init"}

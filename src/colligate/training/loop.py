@@ -8,7 +8,6 @@ from pathlib import Path
 
 import torch
 
-from colligate import __version__
 from colligate.engine import Clock, Report, fitting_threads, peak_memory
 from colligate.networks.checkpoint import load_checkpoint, save_checkpoint
 from colligate.networks.dual import DualEncoder
@@ -31,6 +30,7 @@ from colligate.training.config import TrainConfig
 from colligate.training.pairs import trainer_of
 from colligate.training.recognition import part_scenes, recognition_rows
 from colligate.training.trainer import Best, DivergedError, Trainer
+from colligate.version import __version__
 
 Log = Callable[[int, dict[str, float]], None]
 """Called with a step and what was measured there: for TensorBoard, wandb or a print."""
