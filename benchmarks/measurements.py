@@ -10,7 +10,7 @@ from colligate.embeddings import Embeddings
 from colligate.geometry.subject import Settings, Subject
 from colligate.scenes.space import Scenes
 from colligate.scenes.splits import ByScene
-from colligate.verbs import BATTERIES
+from colligate.verbs.battery import BATTERIES
 
 
 def measure(*, quick: bool) -> Iterator[Line]:

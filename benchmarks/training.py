@@ -15,7 +15,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from colligate.engine import fitting_threads, processor_flags
 from colligate.networks.encoders import sinusoids
-from colligate.training.config import PaperConfig, TrainConfig
+from colligate.training.config import TrainConfig
+from colligate.training.presets import PaperConfig
 from colligate.training.trainer import Trainer
 
 CPU = torch.device("cpu")

@@ -14,7 +14,9 @@ import torch
 from measuring import Stopwatch, say
 from torch import Tensor
 
-from colligate.embedders import embed, load_model, random_init
+from colligate.embedders import load_model
+from colligate.embedders.controls import random_init
+from colligate.embedders.embedding import embed
 from colligate.engine import fitting_threads
 from colligate.geometry.editing import edit_rows
 from colligate.geometry.measurements import decomposition_rows, information_rows, probe_rows

@@ -16,7 +16,7 @@ from colligate import ConceptSpace, Embeddings, Model, Result, World
 from colligate.binding import object_table
 from colligate.cli import main
 from colligate.scenes.worlds import Kind, labels_bytes, load_world
-from colligate.verbs import BATTERIES
+from colligate.verbs.battery import BATTERIES
 
 SPACE = ConceptSpace(color=["red", "blue", "green"], shape=["cube", "ball", "cone"])
 PAIRS = SPACE.all_scenes(slots=2)

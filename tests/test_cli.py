@@ -25,16 +25,20 @@ import torch
 from safetensors.torch import save_file
 
 from colligate.binding import object_table
+from colligate.choices import EMBEDDERS
 from colligate.cli import MEASUREMENTS, main, terminal
 from colligate.cli.tables import show
 from colligate.cli.terminal import stopped
-from colligate.embedders import PREFIXES, load_model
-from colligate.embedders.oracles import ORACLES
+from colligate.cli.verbs import verbs
+from colligate.embedders import ORACLES, load_model
 from colligate.progress import bars, progress
 from colligate.records import COLUMNS, Row, read_record, read_table, sealed_json
 from colligate.scenes.captions import CaptionTemplate
+from colligate.scenes.names import BUILT_IN
 from colligate.scenes.space import ConceptSpace, Scenes
-from colligate.scenes.worlds import World, labels_bytes
+from colligate.scenes.worlds import WORLDS, World, labels_bytes, load_world
+from colligate.training.config import TrainConfig
+from colligate.training.presets import PaperConfig, PicturesConfig
 
 VERBS = (
     "study", *MEASUREMENTS, "train", "sweep", "recognize", "foils", "repair", "embed", "render", "check-model",
@@ -357,7 +361,7 @@ def test_embedders_are_listed_and_what_can_be_loaded_here_loads(call: Call):
     done = call("embedders")
     assert (done.code, done.err) == (0, "")
     names = [line.split()[0] for line in done.out.splitlines() if ":" in line.partition(" ")[0]]
-    assert {name.partition(":")[0] for name in names} == {*PREFIXES, "package.module"}
+    assert {name.partition(":")[0] for name in names} == {*EMBEDDERS, "package.module"}
     listed = [name.removeprefix("oracle:") for name in names if name.startswith("oracle:") and name != "oracle:NAME"]
     assert listed == list(ORACLES)
     for name in listed:
@@ -840,3 +844,35 @@ def test_a_record_of_another_version(call: Call, labels: Path):
     record = folder / "record.json"
     record.write_bytes(sealed_json("record.json", {**read_record(folder), "schema": 99}))
     assert "schema 99" in call("report", folder).refused()
+
+
+def test_the_list_of_worlds_says_what_they_hold():
+    made = {name: load_world(name) for name in WORLDS}
+    assert list(BUILT_IN) == list(made)
+    for name, world in made.items():
+        space = world.scenes.space
+        sizes = " x ".join(f"{size} {concept}" for concept, size in zip(space.names, space.sizes, strict=True))
+        assert BUILT_IN[name] == f"{len(world.scenes):,} scenes, {sizes}; shows {', '.join(world.kinds)}"
+
+
+LIGHT = [
+    ["--help"], ["worlds"], ["embedders"], ["runs"], *([verb, "--help"] for verb in verbs()),
+    ["train", "--preset", "pictures", "--help"], ["sweep", "--preset", "paper", "--help"],
+]  # fmt: skip
+
+
+def test_help_and_lists_load_no_torch(tmp_path: Path):
+    """A second or more of waiting, each time."""
+    (tmp_path / "runs").mkdir()
+    code = (
+        "import sys; from colligate.cli import main\n"
+        f"for words in {LIGHT!r}:\n"
+        "    assert main(words) == 0, words\n"
+        "    assert 'torch' not in sys.modules, words\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, stdout=subprocess.DEVNULL)
+
+
+def test_a_config_at_its_defaults_needs_no_check():
+    for config in (TrainConfig(), PaperConfig(), PicturesConfig()):
+        config._check_parts()

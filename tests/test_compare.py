@@ -9,7 +9,8 @@ from colligate.cli.tables import print_differences
 from colligate.intervals import Intervals
 from colligate.records import Row, write_record
 from colligate.scenes.space import ConceptSpace
-from colligate.verbs.compare import CompareConfig, Difference, compare
+from colligate.verbs.compare import Difference, compare
+from colligate.verbs.config import CompareConfig
 
 SCENES = ConceptSpace(color=6, shape=5).all_scenes(slots=2)
 

@@ -17,10 +17,12 @@ from colligate.embedders import load_model
 from colligate.geometry.measurements import probe_rows
 from colligate.scenes.worlds import load_world
 from colligate.training.config import TrainConfig
+from colligate.training.grid import SweepConfig
 from colligate.training.loop import train
-from colligate.training.sweep import SweepConfig, sweep
-from colligate.verbs import StudyConfig, study
-from colligate.verbs.repair import RepairConfig, repair
+from colligate.training.sweep import sweep
+from colligate.verbs.battery import study
+from colligate.verbs.config import RepairConfig, StudyConfig
+from colligate.verbs.repair import repair
 
 TINY = TrainConfig(values=6, coverage=0.5, width=16, heads=1, dim=8, batch=8, steps=4, warmup=2)
 

@@ -9,16 +9,19 @@ import torch
 from safetensors.torch import save_file
 
 from colligate.binding import object_table
+from colligate.choices import EMBEDDERS
 from colligate.cli import main
-from colligate.embedders import PREFIXES, Model, embed, embed_layers
+from colligate.embedders.embedding import embed, embed_layers
 from colligate.embedders.precomputed import read_vectors
+from colligate.embedders.towers import Model
 from colligate.engine import Clock
 from colligate.scenes.captions import CaptionTemplate
 from colligate.scenes.space import ConceptSpace, Scenes
 from colligate.scenes.worlds import World, labels_bytes, load_world
-from colligate.verbs import StudyConfig, battery, open_source, open_subject
-from colligate.verbs.config import EmbedConfig
-from colligate.verbs.sources import Source, progress_of
+from colligate.verbs import battery
+from colligate.verbs.battery import open_subject
+from colligate.verbs.config import EmbedConfig, StudyConfig
+from colligate.verbs.sources import Source, open_source, progress_of
 
 SPACE = ConceptSpace(color=["red", "green", "blue"], shape=["cube", "ball", "cone"])
 PAIRS, SINGLES = SPACE.all_scenes(2), SPACE.all_scenes(1)
@@ -54,7 +57,7 @@ def of_file(**given: Any) -> StudyConfig:
     return StudyConfig(**named)
 
 
-@pytest.mark.parametrize("prefix", PREFIXES)
+@pytest.mark.parametrize("prefix", EMBEDDERS)
 @pytest.mark.parametrize("rest", ["/models/w.safetensors", "ViT-B-32//models/w.safetensors", "w.npy", "w.pt"])
 def test_a_model_is_no_file_of_vectors_whatever_its_weights_are_called(prefix: str, rest: str):
     assert not EmbedConfig(embedder=f"{prefix}:{rest}").of_vectors

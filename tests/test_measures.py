@@ -19,11 +19,11 @@ from colligate.measures import (
     chance_level,
     joined,
     recognise,
-    rescale,
     retrieve,
     retrieve_sums,
     tie_tolerance,
 )
+from colligate.rescaling import rescale
 from colligate.scenes.space import ConceptSpace, Scenes
 
 FEW = settings(max_examples=25)

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from colligate.report.page import finding, part_folder, read_run, render_page
-from colligate.verbs.paper import SHIPPED, PaperConfig, paper
+from colligate.verbs.config import PaperConfig
+from colligate.verbs.paper import SHIPPED, paper
 
 
 def test_something_must_be_asked_for():

@@ -21,10 +21,11 @@ from colligate.scenes.space import ConceptSpace
 from colligate.scenes.worlds import World, labels_bytes
 from colligate.training.config import TrainConfig
 from colligate.training.loop import train
-from colligate.verbs import StudyConfig, reproduce, study
-from colligate.verbs.crossmodal import FoilsConfig, RecognizeConfig, recognize, run_foils
-from colligate.verbs.repair import RepairConfig, repair
-from colligate.verbs.reproduce import compare_tables
+from colligate.verbs.battery import study
+from colligate.verbs.config import FoilsConfig, RecognizeConfig, RepairConfig, StudyConfig
+from colligate.verbs.crossmodal import recognize, run_foils
+from colligate.verbs.repair import repair
+from colligate.verbs.reproduce import compare_tables, reproduce
 
 SPACE = ConceptSpace(color=["red", "green", "blue"], shape=["cube", "ball", "cone"])
 SCENES = SPACE.all_scenes(2)

@@ -18,13 +18,13 @@ from colligate.report.structure import judge_structure
 from colligate.scenes.space import ConceptSpace
 from colligate.training.config import TrainConfig
 from colligate.training.loop import train
-from colligate.training.pairs import PicturesConfig
+from colligate.training.presets import PicturesConfig
 from colligate.verbs import structure as structure_module
 from colligate.verbs.battery import study
-from colligate.verbs.config import ComplexityConfig
-from colligate.verbs.crossmodal import RecognizeConfig, recognize
-from colligate.verbs.matched import RuleSettings, given_models, object_rules, trained_model
-from colligate.verbs.structure import StructureConfig, structure, structure_rows
+from colligate.verbs.config import ComplexityConfig, RecognizeConfig, RuleSettings, StructureConfig
+from colligate.verbs.crossmodal import recognize
+from colligate.verbs.matched import given_models, object_rules, trained_model
+from colligate.verbs.structure import structure, structure_rows
 
 Pairs = list[tuple[float, float]]
 

@@ -28,10 +28,11 @@ from colligate.runs import Findings
 from colligate.scenes.captions import CaptionTemplate
 from colligate.scenes.space import ConceptSpace, Scenes
 from colligate.scenes.worlds import World, labels_bytes, load_world, render
-from colligate.verbs import BATTERIES, ComplexityConfig, StudyConfig, open_source, open_subject, reproduce, study
-from colligate.verbs.battery import over_the_same
-from colligate.verbs.config import ASKED, MeasureConfig, as_study
+from colligate.verbs.battery import BATTERIES, open_subject, over_the_same, study
+from colligate.verbs.config import ASKED, ComplexityConfig, MeasureConfig, StudyConfig, as_study
 from colligate.verbs.provenance import CALLS, python_calls
+from colligate.verbs.reproduce import reproduce
+from colligate.verbs.sources import open_source
 
 SPACE = ConceptSpace(color=["red", "green", "blue"], shape=["cube", "ball", "cone"])
 PAIRS = SPACE.all_scenes(2)

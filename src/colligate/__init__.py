@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from colligate.api import study as study
     from colligate.api import sweep as sweep
     from colligate.api import train as train
-    from colligate.embedders import FunctionTower as FunctionTower
-    from colligate.embedders import Model as Model
+    from colligate.embedders.own import FunctionTower as FunctionTower
+    from colligate.embedders.towers import Model as Model
     from colligate.embeddings import Embeddings as Embeddings
     from colligate.scenes.space import EMPTY as EMPTY
     from colligate.scenes.space import ConceptSpace as ConceptSpace

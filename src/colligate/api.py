@@ -25,16 +25,25 @@ from colligate.results import Result as Result
 from colligate.runs import Findings
 from colligate.training import loop
 from colligate.training import sweep as sweeps
-from colligate.training.config import PaperConfig, TrainConfig
-from colligate.training.pairs import PicturesConfig
+from colligate.training.config import TrainConfig
+from colligate.training.grid import PaperSweepConfig, PicturesSweepConfig, SweepConfig
+from colligate.training.presets import PaperConfig, PicturesConfig
 from colligate.verbs import battery
-from colligate.verbs.config import ComplexityConfig, EditConfig, MeasureConfig, SourceConfig, StudyConfig
-from colligate.verbs.crossmodal import FoilsConfig, RecognizeConfig, run_foils
+from colligate.verbs.config import (
+    ComplexityConfig,
+    EditConfig,
+    FoilsConfig,
+    MeasureConfig,
+    RecognizeConfig,
+    RepairConfig,
+    SourceConfig,
+    StructureConfig,
+    StudyConfig,
+)
 from colligate.verbs.crossmodal import recognize as recognize_towers
-from colligate.verbs.repair import RepairConfig
+from colligate.verbs.crossmodal import run_foils
 from colligate.verbs.repair import repair as repair_towers
 from colligate.verbs.sources import Inputs
-from colligate.verbs.structure import StructureConfig
 from colligate.verbs.structure import structure as compare_structure
 
 Progress = bool | Report | None
@@ -276,7 +285,7 @@ def sweep(
     Arguments as for `train`; options are the fields of `SweepConfig`, such as `coverages`, `seeds`, and `train`, a
     `TrainConfig` or a dict of its fields.
     """
-    presets = {"": sweeps.SweepConfig, "paper": sweeps.PaperSweepConfig, "pictures": sweeps.PicturesSweepConfig}
+    presets = {"": SweepConfig, "paper": PaperSweepConfig, "pictures": PicturesSweepConfig}
     config = from_keywords(presets[_preset(preset)], "sweep", (), _plain(options))
     with _reported(progress) as report:
         return _trained(config, save, lambda kept: sweeps.sweep(kept, report))
@@ -326,7 +335,7 @@ class _Call(NamedTuple):
 
 
 Config = TypeVar("Config", bound=SourceConfig)
-Trained = TypeVar("Trained", bound=TrainConfig | sweeps.SweepConfig)
+Trained = TypeVar("Trained", bound=TrainConfig | SweepConfig)
 
 
 def _measured(

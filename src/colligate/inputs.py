@@ -5,8 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from colligate.embedders import FunctionTower, Model, as_model
+from colligate.embedders.own import FunctionTower, as_model
 from colligate.embedders.precomputed import vectors_of
+from colligate.embedders.towers import Model
 from colligate.embeddings import Embeddings
 from colligate.scenes.captions import CaptionTemplate
 from colligate.scenes.sources import read_space, world_of

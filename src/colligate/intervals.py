@@ -24,12 +24,14 @@ estimated from survey data", 1998 (a binomial of effective size); F. E. Satterth
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+from colligate.choices import Over as Over
 
 MIN_OBJECTS = 8
 """Fewest objects that may stand for a population of objects."""
@@ -41,10 +43,6 @@ UNSEEN = 1.0
 """Weight of the one further group that might fail, against the failures that were seen (in effective scenes)."""
 ALIKE = 1e-12
 """Relative spread below which outcomes are all the same."""
-
-
-Over = Literal["values", "objects"]
-"""What an interval speaks of: other values (and the objects made of them), or other objects of the same values."""
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,6 @@ TIE = 1e-8
 """Relative difference below which two float64 scores are tied."""
 TIE_FLOAT32 = 1e-6
 """The same for float32 scores, whose rounding is coarser."""
-CLEAR_CEILING = 0.05
-"""How far the probes' ceiling stands above a bag of concepts where the way between the two is a scale at all."""
 
 
 def tie_tolerance(dtype: torch.dtype) -> float:
@@ -305,17 +303,3 @@ def chance_of_order(held: Int[Tensor, " scene"], foils: Int[Tensor, " scene"]) -
     """
     first, rest = held.double(), foils.double()
     return torch.exp(torch.lgamma(first + 1) + torch.lgamma(rest + 1) - torch.lgamma(first + rest + 1))
-
-
-def rescale(value: float, bag_of_concepts: float, ceiling: float) -> float | None:
-    """Place a value between the bag-of-concepts level (0) and the probes' ceiling (1).
-
-    None where the ceiling stands less than `CLEAR_CEILING` above the level: noise over next to nothing says nothing.
-
-    Example:
-        >>> rescale(0.5, 0.25, 0.75)
-        0.5
-    """
-    return (
-        None if ceiling - bag_of_concepts < CLEAR_CEILING else (value - bag_of_concepts) / (ceiling - bag_of_concepts)
-    )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
 
-    from colligate.embedders import Model
+    from colligate.embedders.towers import Model
 
 UNITS = {
     "value": "the measurement's own: a share of 0 to 1 unless `id` ends in .bits or .bits_saved (bits)",

@@ -10,7 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from colligate.embedders import NetworkTower, embed, load_model
+from colligate.embedders import load_model
+from colligate.embedders.embedding import embed
+from colligate.embedders.towers import NetworkTower
 from colligate.embeddings import Embeddings
 from colligate.geometry.components import decompose
 from colligate.geometry.information import binding_information

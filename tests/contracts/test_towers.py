@@ -9,17 +9,12 @@ from typing import Any
 import pytest
 import torch
 
-from colligate.embedders import (
-    Model,
-    NetworkTower,
-    NoControl,
-    Tower,
-    UnreadableItemsError,
-    check_model,
-    embed,
-    load_model,
-    random_init,
-)
+from colligate.embedders import load_model
+from colligate.embedders.controls import NoControl, random_init
+from colligate.embedders.embedding import embed
+from colligate.embedders.inspection import check_model
+from colligate.embedders.towers import Model, NetworkTower, Tower
+from colligate.embedders.unreadable import UnreadableItemsError
 from colligate.scenes.worlds import World, load_world
 from colligate.store import Store
 

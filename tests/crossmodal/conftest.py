@@ -10,7 +10,9 @@ import pytest
 
 from colligate.crossmodal.queries import QueryVectors, embed_queries
 from colligate.crossmodal.repair_data import RepairData, repair_data
-from colligate.embedders import Model, embed, load_model
+from colligate.embedders import load_model
+from colligate.embedders.embedding import embed
+from colligate.embedders.towers import Model
 from colligate.embeddings import Embeddings
 from colligate.scenes.captions import CaptionTemplate
 from colligate.scenes.space import ConceptSpace

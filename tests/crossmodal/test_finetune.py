@@ -14,14 +14,16 @@ from colligate.cli import main
 from colligate.crossmodal.contrast import Contrast
 from colligate.crossmodal.repair_data import RepairData, repair_data
 from colligate.crossmodal.repairing import repair_rows
-from colligate.embedders import Model, embed, load_model
+from colligate.embedders import load_model
+from colligate.embedders.embedding import embed
+from colligate.embedders.towers import Model
 from colligate.records import read_record, read_table
 from colligate.scenes.sources import read_labels
 from colligate.scenes.splits import ByObject, BySwaps, Split, split_by_objects
 from colligate.scenes.sprites import sprite_captions
 from colligate.scenes.worlds import World, load_world, render
 from colligate.training.loop import train
-from colligate.training.pairs import PicturesConfig
+from colligate.training.presets import PicturesConfig
 from colligate.verbs.finetune import FineTuner, FineTuneSettings, TrainedPair
 
 TINY: dict[str, Any] = {

@@ -16,7 +16,8 @@ from colligate.crossmodal.foil_rows import table_rows
 from colligate.crossmodal.foils import FoilTable, too_long
 from colligate.crossmodal.groups import GroupTable
 from colligate.embedders import load_model
-from colligate.verbs.crossmodal import FoilsConfig, file_rows, run_foils
+from colligate.verbs.config import FoilsConfig
+from colligate.verbs.crossmodal import file_rows, run_foils
 
 PAIR = {"picture": "p0.png", "caption": "a cat on a mat", "foil": "a mat on a cat"}
 BOX = {"bbox_x": 1, "bbox_y": 2, "bbox_w": 5, "bbox_h": 6}

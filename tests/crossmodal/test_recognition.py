@@ -9,7 +9,8 @@ import torch
 from colligate.crossmodal.measurements import alignment_rows, recognition_rows, reverse_rows, without_rows
 from colligate.crossmodal.queries import QueryTemplates, QueryVectors, embed_queries, query_tower, scene_tower
 from colligate.crossmodal.recognition import rank_scenes, recognise_queries
-from colligate.embedders import Model, load_model
+from colligate.embedders import load_model
+from colligate.embedders.towers import Model
 from colligate.embeddings import Embeddings
 from colligate.records import Row
 from colligate.scenes.space import ConceptSpace, Scenes

@@ -11,7 +11,8 @@ from colligate.crossmodal.contrast import judge
 from colligate.crossmodal.repair import RepairSettings, fit_repair, query_values
 from colligate.crossmodal.repair_data import RepairData, repair_data, swap_scenes
 from colligate.crossmodal.repairing import find, repair_curve, repair_rows
-from colligate.embedders import embed, load_model
+from colligate.embedders import load_model
+from colligate.embedders.embedding import embed
 from colligate.scenes.space import ConceptSpace
 from colligate.scenes.splits import ByScene, BySwaps, Split
 from colligate.scenes.worlds import World, load_world, sample_world

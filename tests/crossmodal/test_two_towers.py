@@ -12,13 +12,15 @@ import torch
 from PIL import Image
 
 from colligate.cli import main
-from colligate.embedders import embed, load_model
+from colligate.embedders import load_model
+from colligate.embedders.embedding import embed
 from colligate.embedders.repaired import RepairedTower, parse_captions
 from colligate.intervals import Intervals, Over
 from colligate.records import read_record, read_sealed, read_table, sealed_json
 from colligate.scenes.space import ConceptSpace
 from colligate.scenes.worlds import World, labels_bytes, load_world, render
-from colligate.verbs.crossmodal import RecognizeConfig, recognize
+from colligate.verbs.config import RecognizeConfig
+from colligate.verbs.crossmodal import recognize
 
 
 @pytest.fixture(scope="module")
@@ -217,7 +219,7 @@ def test_the_oracles_towers_agree_on_scenes_and_captions():
 
 def test_a_model_with_queries_of_its_own_is_asked_by_them():
     from colligate.crossmodal.queries import embed_queries, query_tower
-    from colligate.embedders import Model
+    from colligate.embedders.towers import Model
     from colligate.embedders.trained import TrainedTower
     from colligate.networks.dual import DualEncoder, DualShape
 
@@ -234,7 +236,7 @@ def test_a_model_with_queries_of_its_own_is_asked_by_them():
 
 
 def test_a_model_without_texts_cannot_be_repaired(run: Callable, monkeypatch: pytest.MonkeyPatch):
-    from colligate.embedders import Model
+    from colligate.embedders.towers import Model
     from colligate.embedders.trained import TrainedTower
     from colligate.networks.dual import DualEncoder, DualShape
 

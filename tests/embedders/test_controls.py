@@ -5,8 +5,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from colligate.embedders import Model, NetworkTower, NoControl, load_model, random_init
-from colligate.embedders.towers import Network
+from colligate.embedders import load_model
+from colligate.embedders.controls import NoControl, random_init
+from colligate.embedders.towers import Model, Network, NetworkTower
 
 
 class Own:

@@ -12,17 +12,13 @@ import pytest
 import torch
 
 from colligate.cli import main
-from colligate.embedders import (
-    Model,
-    NoControl,
-    Oracle,
-    UnreadableItemsError,
-    check_model,
-    embed,
-    embed_layers,
-    load_model,
-    random_init,
-)
+from colligate.embedders import load_model
+from colligate.embedders.controls import NoControl, random_init
+from colligate.embedders.embedding import embed, embed_layers
+from colligate.embedders.inspection import check_model
+from colligate.embedders.oracles import Oracle
+from colligate.embedders.towers import Model
+from colligate.embedders.unreadable import UnreadableItemsError
 from colligate.records import WorkError
 from colligate.scenes.sources import read_labels
 from colligate.scenes.space import Scenes

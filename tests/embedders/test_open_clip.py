@@ -15,9 +15,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from colligate.embedders import NetworkTower, load_model
+from colligate.embedders import load_model
 from colligate.embedders import open_clip as adapter
 from colligate.embedders.open_clip import TextReader
+from colligate.embedders.towers import NetworkTower
 from colligate.scenes.worlds import load_world
 
 CAPTIONS = ["red", "a blue sphere and a green cube", "a large brown cylinder and a purple square"]

@@ -11,8 +11,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from colligate.embedders import Model, NetworkTower, load_model
+from colligate.embedders import load_model
 from colligate.embedders import sentence_transformers as adapter
+from colligate.embedders.towers import Model, NetworkTower
 
 GOLDEN = Path(__file__).parents[2] / ".." / "shared" / "golden" / "clevr-text"
 

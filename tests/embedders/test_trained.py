@@ -6,7 +6,10 @@ from typing import Any
 import pytest
 import torch
 
-from colligate.embedders import NoControl, Tower, embed, load_model, random_init
+from colligate.embedders import load_model
+from colligate.embedders.controls import NoControl, random_init
+from colligate.embedders.embedding import embed
+from colligate.embedders.towers import Tower
 from colligate.embedders.trained import TrainedTower
 from colligate.networks.checkpoint import save_checkpoint
 from colligate.networks.dual import DualEncoder, DualShape
@@ -99,7 +102,8 @@ def test_a_folder_without_a_checkpoint(tmp_path):
 
 
 def test_a_study_takes_the_models_own_world(tmp_path):
-    from colligate.verbs import StudyConfig, study
+    from colligate.verbs.battery import study
+    from colligate.verbs.config import StudyConfig
 
     saved(tmp_path / "model")
     config = StudyConfig(embedder=f"run:{tmp_path / 'model'}", runs=tmp_path / "runs", store=tmp_path / "store")

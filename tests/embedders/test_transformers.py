@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 import torch
 
-from colligate.embedders import NetworkTower, UnreadableItemsError, load_model
+from colligate.embedders import load_model
+from colligate.embedders.towers import NetworkTower
 from colligate.embedders.transformers import TextReader
+from colligate.embedders.unreadable import UnreadableItemsError
 from colligate.scenes.worlds import load_world
 
 CAPTIONS = ["red", "a blue sphere and a green cube", "a large brown cylinder and a purple square"]

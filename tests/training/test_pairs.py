@@ -7,10 +7,12 @@ import pytest
 import torch
 
 from colligate.cli import main
-from colligate.embedders import NoControl, load_model, random_init
+from colligate.embedders import load_model
+from colligate.embedders.controls import NoControl, random_init
 from colligate.networks.words import CaptionEncoder
 from colligate.training.config import TrainConfig
-from colligate.training.pairs import PairTrainer, PicturesConfig, caption_loss, same_scenes, trainer_of
+from colligate.training.pairs import PairTrainer, caption_loss, same_scenes, trainer_of
+from colligate.training.presets import PicturesConfig
 
 CPU = torch.device("cpu")
 TINY = PicturesConfig(

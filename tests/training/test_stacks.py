@@ -14,8 +14,9 @@ import torch
 
 from colligate.records import WorkError, list_runs, open_run, read_record
 from colligate.training.config import TrainConfig
+from colligate.training.grid import SweepConfig
 from colligate.training.loop import run_folder, train, train_stack
-from colligate.training.sweep import SweepConfig, sweep
+from colligate.training.sweep import sweep
 from colligate.training.trainer import DivergedError, Trainer
 
 TINY = TrainConfig(

@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from colligate.training.config import TrainConfig
+from colligate.training.grid import PicturesSweepConfig, SweepConfig, sweep_configs
 from colligate.training.loop import run_folder
-from colligate.training.pairs import PicturesConfig
-from colligate.training.sweep import PicturesSweepConfig, SweepConfig, sweep, sweep_configs
+from colligate.training.presets import PicturesConfig
+from colligate.training.sweep import sweep
 
 
 @pytest.fixture

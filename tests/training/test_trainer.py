@@ -14,8 +14,8 @@ import torch
 
 from colligate.records import WorkError
 from colligate.training import trainer as trainer_module
-from colligate.training.config import PaperConfig, TrainConfig
-from colligate.training.pairs import PicturesConfig
+from colligate.training.config import TrainConfig
+from colligate.training.presets import PaperConfig, PicturesConfig
 from colligate.training.trainer import DivergedError, Trainer, chosen_precision
 
 CPU = torch.device("cpu")

@@ -11,8 +11,8 @@ from torch import Tensor
 from colligate.approximation.curves import Curves
 from colligate.approximation.estimates import Scorer, row_of, unsound
 from colligate.approximation.scoring import Point
-from colligate.measures import rescale
 from colligate.records import NO_CEILING, Row
+from colligate.rescaling import rescale
 
 
 def summary_rows(curves: Curves, reach: Sequence[float] = (0.5, 0.9)) -> list[Row]:

@@ -14,11 +14,13 @@ if TYPE_CHECKING:
 
 def recognize_verb(words: list[str]) -> int:
     """Ask a two-tower model in words and print what it finds."""
-    from colligate.verbs.crossmodal import RecognizeConfig, recognize
+    from colligate.verbs.config import RecognizeConfig
 
     as_json, words = take_flag(words, "--json")
     about = "Ask a two-tower model in words for what its scenes hold. Add --json for rows as JSON."
     config = parse(RecognizeConfig, "recognize", about, words)
+    from colligate.verbs.crossmodal import recognize
+
     with progress(quiet=as_json) as report:
         result = recognize(config, report=report)
     hidden = ("crossmodal.without.", "crossmodal.ties.", "crossmodal.text.ties.")
@@ -27,11 +29,13 @@ def recognize_verb(words: list[str]) -> int:
 
 def foils_verb(words: list[str]) -> int:
     """Test a two-tower model with foils and print what it prefers."""
-    from colligate.verbs.crossmodal import FoilsConfig, run_foils
+    from colligate.verbs.config import FoilsConfig
 
     as_json, words = take_flag(words, "--json")
     about = "Test a two-tower model with foils. Add --json for rows as JSON."
     config = parse(FoilsConfig, "foils", about, words)
+    from colligate.verbs.crossmodal import run_foils
+
     with progress(quiet=as_json) as report:
         result = run_foils(config, report=report)
     return _told(result, as_json, result.rows)
@@ -39,11 +43,13 @@ def foils_verb(words: list[str]) -> int:
 
 def repair_verb(words: list[str]) -> int:
     """Fit maps of texts, or train both towers on, and print what it brings and costs."""
-    from colligate.verbs.repair import RepairConfig, repair
+    from colligate.verbs.config import RepairConfig
 
     as_json, words = take_flag(words, "--json")
     about = "Repair a two-tower model by maps of texts, or by training it on. Add --json for rows as JSON."
     config = parse(RepairConfig, "repair", about, words)
+    from colligate.verbs.repair import repair
+
     with progress(quiet=as_json) as report:
         result = repair(config, report=report)
     ceiling = "crossmodal.repair.ceiling."

@@ -32,9 +32,8 @@ def take_preset(words: list[str]) -> tuple[str, list[str]]:
 
 def train_verb(words: list[str]) -> int:
     """Train a dual encoder and print what it learned."""
-    from colligate.training.config import PaperConfig, TrainConfig
-    from colligate.training.loop import train
-    from colligate.training.pairs import PicturesConfig
+    from colligate.training.config import TrainConfig
+    from colligate.training.presets import PaperConfig, PicturesConfig
 
     as_json, words = take_flag(words, "--json")
     preset, words = take_preset(words)
@@ -44,6 +43,8 @@ def train_verb(words: list[str]) -> int:
     )
     asked = {"paper": PaperConfig, "pictures": PicturesConfig}.get(preset, TrainConfig)
     config = parse(asked, "train", about, words)
+    from colligate.training.loop import train
+
     with progress(quiet=as_json) as report:
         result = train(config, log=None if as_json else _print_look, report=report)
     show_run(result.place, result.record, result.rows, as_json=as_json)
@@ -63,7 +64,7 @@ def _print_look(step: int, seen: dict[str, float]) -> None:
 
 def sweep_verb(words: list[str]) -> int:
     """Train at every point of a grid and print what was learned there."""
-    from colligate.training.sweep import PaperSweepConfig, PicturesSweepConfig, SweepConfig, spread, sweep
+    from colligate.training.grid import PaperSweepConfig, PicturesSweepConfig, SweepConfig
 
     as_json, words = take_flag(words, "--json")
     preset, words = take_preset(words)
@@ -78,6 +79,8 @@ def sweep_verb(words: list[str]) -> int:
         if word.startswith("--") and name in of_training - own:
             raise ValueError(f"{word} is a setting of every training; in a sweep it is --train.{word[2:]}.")
     config = parse(asked, "sweep", about, words)
+    from colligate.training.sweep import spread, sweep
+
     with progress(quiet=as_json) as report:
         result = sweep(config, report=report)
     show_run(result.place, result.record, result.rows, as_json=as_json, points=spread(result.rows))
@@ -86,10 +89,12 @@ def sweep_verb(words: list[str]) -> int:
 
 def paper_verb(words: list[str]) -> int:
     """Run every question of the paper, small, and say where the page is."""
-    from colligate.report.page import finding, read_run
-    from colligate.verbs.paper import PaperConfig, paper
+    from colligate.verbs.config import PaperConfig
 
     config = parse(PaperConfig, "paper", "Run every question of the paper, small, and write one page.", words)
+    from colligate.report.page import finding, read_run
+    from colligate.verbs.paper import paper
+
     with progress() as report:
         result = paper(config, report)
     for part in result.parts:
@@ -101,10 +106,12 @@ def paper_verb(words: list[str]) -> int:
 
 def structure_verb(words: list[str]) -> int:
     """Fit rules to both towers of many models and print how far they go, and whether matching goes with it."""
-    from colligate.verbs.structure import StructureConfig, structure
+    from colligate.verbs.config import StructureConfig
 
     as_json, words = take_flag(words, "--json")
     config = parse(StructureConfig, "structure", "Fit rules to the towers of many models. Add --json for rows.", words)
+    from colligate.verbs.structure import structure
+
     with progress(quiet=as_json) as report:
         result = structure(config, report=report)
     leading = [row for row in result.rows if as_json or row.id.endswith(LEADING)]

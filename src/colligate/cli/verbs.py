@@ -26,15 +26,16 @@ MEASUREMENTS = {
 
 
 def _measure(verb: str, battery: str, words: list[str]) -> int:
-    from colligate.report.kinds import verdict_of
-    from colligate.report.plain import main_rows
-    from colligate.verbs import study
     from colligate.verbs.config import ASKED, MeasureConfig
 
     as_json, words = take_flag(words, "--json")
     every, words = take_flag(words, "--all")
     about = f"{MEASUREMENTS[verb][1]} Add --json for rows as JSON, --all for every row of a long table."
     config = parse(ASKED.get(battery, MeasureConfig), verb, about, words)
+    from colligate.report.kinds import leading, verdict_of
+    from colligate.report.plain import main_rows
+    from colligate.verbs.battery import study
+
     with progress(quiet=as_json) as report:
         result = study(config, only=(battery,), report=report)
     if as_json:
@@ -44,7 +45,7 @@ def _measure(verb: str, battery: str, words: list[str]) -> int:
     if said:
         tell(said)
         say("")
-    summary = [row for row in result.rows if row.coverage is None]  # curves are for the page and the table
+    summary = leading(result.record, result.rows)  # curves are for the page and the table
     shown = summary if every else main_rows(summary)
     show(shown, as_json=False, table=result.rows)
     if len(shown) < len(summary):
@@ -59,21 +60,22 @@ def _measure(verb: str, battery: str, words: list[str]) -> int:
 
 
 def _study(words: list[str]) -> int:
-    from colligate.report.page import write_page
-    from colligate.report.verdict import judge
-    from colligate.verbs import StudyConfig, study
+    from colligate.verbs.config import StudyConfig
 
     as_json, words = take_flag(words, "--json")
     config = parse(StudyConfig, "study", "Take every measurement. Add --json for rows as JSON.", words)
+    from colligate.report.kinds import leading, verdict_of
+    from colligate.report.page import write_page
+    from colligate.verbs.battery import study
+
     with progress(quiet=as_json) as report:
         result = study(config, report=report)
     if as_json:
         show(result.rows, as_json=True)
         return 0
-    verdict = judge(result.rows, str(result.record["name"]))
-    tell(verdict.sentence)
+    tell(verdict_of(result.record, result.rows))
     say("")
-    show([tile.row for tile in verdict.tiles if tile.row is not None], as_json=False, table=result.rows)
+    show(leading(result.record, result.rows), as_json=False, table=result.rows)
     for note in result.record.get("notes", []):
         tell(f"Note: {note}")
     if result.found:
@@ -90,13 +92,14 @@ def formulas_in(name: str, table: bytes) -> tuple[str, ...]:
 
 
 def _embed(words: list[str]) -> int:
+    from colligate.verbs.config import EmbedConfig
+
+    config = parse(EmbedConfig, "embed", "Embed a world and write vectors.safetensors and labels.csv.", words)
     from safetensors.torch import save
 
     from colligate.records import sweep_temporaries, write_atomic
-    from colligate.verbs.config import EmbedConfig
     from colligate.verbs.sources import labels_of, open_source
 
-    config = parse(EmbedConfig, "embed", "Embed a world and write vectors.safetensors and labels.csv.", words)
     with progress() as report:
         source = open_source(config, report)
     labels, left_out = labels_of(source)
@@ -122,9 +125,10 @@ class RenderConfig:
 
 
 def _render(words: list[str]) -> int:
-    from colligate.scenes.worlds import load_world, render
 
     config = parse(RenderConfig, "render", "Draw a world's pictures and their labels table.", words)
+    from colligate.scenes.worlds import load_world, render
+
     with progress() as report:
         labels = render(load_world(config.scenes), config.out, limit=config.limit, report=report)
     for note in formulas_in(labels.name, labels.read_bytes()):
@@ -146,11 +150,13 @@ class CheckModelConfig:
 
 
 def _check_model(words: list[str]) -> int:
-    from rich.table import Table
-
-    from colligate.embedders import check_model, load_model
 
     config = parse(CheckModelConfig, "check-model", "Try an embedder on a few items.", words)
+    from rich.table import Table
+
+    from colligate.embedders import load_model
+    from colligate.embedders.inspection import check_model
+
     model = load_model(config.embedder, device=config.device, offline=not config.online)
     findings = check_model(model)
     table = Table(box=None, header_style="bold", pad_edge=False)
@@ -175,11 +181,12 @@ class CheckDataConfig:
 
 
 def _check_data(words: list[str]) -> int:
+
+    config = parse(CheckDataConfig, "check-data", "Say what was understood of a labels table.", words)
     from colligate.scenes.findings import of_pictures, understand
     from colligate.scenes.sources import read_labels, read_space
     from colligate.scenes.tables import keep_of
 
-    config = parse(CheckDataConfig, "check-data", "Say what was understood of a labels table.", words)
     space = None if config.space is None else read_space(config.space)
     world = read_labels(config.labels, space=space, keep=keep_of(config.keep))
     for sentence in understand(world, open_pictures=False).sentences:
@@ -203,9 +210,10 @@ class ReportConfig:
 
 
 def _report(words: list[str]) -> int:
-    from colligate.report.page import write_page
 
     config = parse(ReportConfig, "report", "Write the page of a finished run again.", words)
+    from colligate.report.page import write_page
+
     tell(str(write_page(config.run, config.out)))
     return 0
 
@@ -227,10 +235,11 @@ class ReproduceConfig:
 
 
 def _reproduce(words: list[str]) -> int:
-    from colligate.records import open_run
-    from colligate.verbs import reproduce
 
     config = parse(ReproduceConfig, "reproduce", "Run a record again and compare every number.", words)
+    from colligate.records import open_run
+    from colligate.verbs.reproduce import reproduce
+
     folder = config.record.parent if config.record.name == "record.json" else config.record
     with progress() as report:
         compared = reproduce(
@@ -253,26 +262,15 @@ class NothingConfig:
 
 
 def _worlds(words: list[str]) -> int:
-    from colligate.scenes.worlds import SIZED, WORLDS, load_world
+    from colligate.scenes.names import BUILT_IN, OWN, SIZED
 
     parse(NothingConfig, "worlds", "List the built-in worlds: what --scenes takes beside a table of your own.", words)
-    listed = dict[str, str]()
-    for name in WORLDS:
-        world = load_world(name)
-        sizes = " x ".join(
-            f"{size} {concept}"
-            for concept, size in zip(world.scenes.space.names, world.scenes.space.sizes, strict=True)
-        )
-        listed[name] = f"{len(world.scenes):,} scenes, {sizes}; shows {', '.join(world.kinds)}"
-    listed |= SIZED
-    listed["scenes.csv"] = "your own table (.csv, .parquet), or a folder with labels.csv and pictures"
-    print_list(listed)
+    print_list({**BUILT_IN, **SIZED, **OWN})
     return 0
 
 
 def _embedders(words: list[str]) -> int:
-    from colligate.embedders import FORMS
-    from colligate.embedders.oracles import ORACLES
+    from colligate.embedders import FORMS, ORACLES
 
     parse(NothingConfig, "embedders", "List what EMBEDDER may be.", words)
     print_list(FORMS)
@@ -290,12 +288,13 @@ class RunsConfig:
 
 
 def _runs(words: list[str]) -> int:
-    from colligate.records import list_runs
-    from colligate.report.kinds import verdict_of
 
     as_json, words = take_flag(words, "--json")
     named = ["--runs", *words] if words and not words[0].startswith("-") else words
     config = parse(RunsConfig, "runs", "List runs and what they found, the newest last. Add --json for JSON.", named)
+    from colligate.records import list_runs
+    from colligate.report.kinds import verdict_of
+
     found = list_runs(config.runs, verdict_of)
     if as_json:
         say(json.dumps([run._asdict() for run in found], indent=1))
@@ -309,10 +308,12 @@ def _runs(words: list[str]) -> int:
 def _compare(words: list[str]) -> int:
     from dataclasses import asdict
 
-    from colligate.verbs.compare import CompareConfig, compare
+    from colligate.verbs.config import CompareConfig
 
     as_json, words = take_flag(words, "--json")
     config = parse(CompareConfig, "compare", "Compare runs with the first. Add --json for rows as JSON.", words)
+    from colligate.verbs.compare import compare
+
     compared = compare(config)
     if as_json:
         found = [{"first": one.first, "other": one.other, "sentence": one.sentence, "notes": one.notes,

@@ -11,7 +11,7 @@ from colligate.crossmodal.foils import FOILS, FoilOutcomes, FoilTable, FoilType,
 from colligate.crossmodal.groups import GROUP_CHANCE, GroupTable, judge_groups, swap_groups
 from colligate.crossmodal.measurements import estimate_row
 from colligate.crossmodal.queries import QueryVectors
-from colligate.embedders import Tower
+from colligate.embedders.towers import Tower
 from colligate.embeddings import Embeddings
 from colligate.intervals import Intervals, Over
 from colligate.records import Row
@@ -42,7 +42,8 @@ def foil_rows(
         ValueError: a scene and its foil can't be said.
 
     Example:
-        >>> from colligate.embedders import embed, load_model
+        >>> from colligate.embedders import load_model
+        >>> from colligate.embedders.embedding import embed
         >>> from colligate.scenes.worlds import load_world
         >>> world, model = load_world("clevr"), load_model("oracle:pair-bag:256")
         >>> rows = foil_rows(embed(model.towers["scene"], world), model.towers["text"], world.captions)
@@ -171,7 +172,8 @@ def bias_rows(embeddings: Embeddings, queries: QueryVectors, *, of: str = "scene
 
     Example:
         >>> from colligate.crossmodal.queries import embed_queries
-        >>> from colligate.embedders import embed, load_model
+        >>> from colligate.embedders import load_model
+        >>> from colligate.embedders.embedding import embed
         >>> from colligate.scenes.worlds import load_world
         >>> world, model = load_world("clevr"), load_model("oracle:pair-aligned:64")
         >>> queries = embed_queries(model.towers["text"], world)

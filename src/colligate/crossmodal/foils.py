@@ -14,8 +14,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from colligate.embedders import Tower, embed_items
-from colligate.embedders.towers import NetworkTower
+from colligate.embedders.embedding import embed_items
+from colligate.embedders.towers import NetworkTower, Tower
 from colligate.measures import tie_tolerance
 from colligate.scenes.captions import CaptionTemplate
 from colligate.scenes.space import Scenes

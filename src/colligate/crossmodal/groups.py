@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from colligate.crossmodal.foils import embed_texts, of_two
-from colligate.embedders import Tower
+from colligate.embedders.towers import Tower
 from colligate.measures import tie_tolerance
 from colligate.scenes.captions import CaptionTemplate
 from colligate.scenes.space import Scenes

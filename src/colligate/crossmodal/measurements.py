@@ -127,7 +127,8 @@ def recognition_rows(
 
     Example:
         >>> from colligate.crossmodal.queries import embed_queries
-        >>> from colligate.embedders import embed, load_model
+        >>> from colligate.embedders import load_model
+        >>> from colligate.embedders.embedding import embed
         >>> from colligate.scenes.worlds import load_world
         >>> world, model = load_world("clevr"), load_model("oracle:pair-bag:256")
         >>> rows = recognition_rows(embed(model.towers["scene"], world), embed_queries(model.towers["text"], world))
@@ -145,7 +146,8 @@ def reverse_rows(embeddings: Embeddings, queries: QueryVectors) -> list[Row]:
 
     Example:
         >>> from colligate.crossmodal.queries import embed_queries
-        >>> from colligate.embedders import embed, load_model
+        >>> from colligate.embedders import load_model
+        >>> from colligate.embedders.embedding import embed
         >>> from colligate.scenes.worlds import load_world
         >>> world, model = load_world("clevr"), load_model("oracle:pair-aligned:256")
         >>> rows = reverse_rows(embed(model.towers["scene"], world), embed_queries(model.towers["text"], world))
@@ -189,7 +191,8 @@ def alignment_rows(embeddings: Embeddings, queries: QueryVectors) -> list[Row]:
 
     Example:
         >>> from colligate.crossmodal.queries import embed_queries
-        >>> from colligate.embedders import embed, load_model
+        >>> from colligate.embedders import load_model
+        >>> from colligate.embedders.embedding import embed
         >>> from colligate.scenes.worlds import load_world
         >>> world, model = load_world("clevr"), load_model("oracle:pair-mismatched:256")
         >>> rows = alignment_rows(embed(model.towers["scene"], world), embed_queries(model.towers["text"], world))
@@ -228,7 +231,8 @@ def without_rows(embeddings: Embeddings, queries: QueryVectors, *, over: Over = 
 
     Example:
         >>> from colligate.crossmodal.queries import embed_queries
-        >>> from colligate.embedders import embed, load_model
+        >>> from colligate.embedders import load_model
+        >>> from colligate.embedders.embedding import embed
         >>> from colligate.scenes.worlds import load_world
         >>> world, model = load_world("clevr"), load_model("oracle:pair-aligned:256")
         >>> rows = without_rows(embed(model.towers["scene"], world), embed_queries(model.towers["text"], world))

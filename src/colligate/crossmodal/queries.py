@@ -10,7 +10,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from colligate.embedders import Model, Tower, embed
+from colligate.choices import VALUE_QUERIES
+from colligate.embedders.embedding import embed
+from colligate.embedders.towers import Model, Tower
 from colligate.scenes.captions import CaptionTemplate
 from colligate.scenes.space import ConceptSpace
 from colligate.scenes.worlds import World
@@ -27,7 +29,7 @@ class QueryTemplates:
         'a {shape}'
     """
 
-    values: tuple[str, ...] = ("a photo of something {value}",)
+    values: tuple[str, ...] = VALUE_QUERIES
     """Texts that ask for one value: {value} stands for any concept's word, {color} for a color's only. A concept that
     some template names takes those templates alone."""
     objects: tuple[str, ...] = ()

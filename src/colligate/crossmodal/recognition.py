@@ -74,7 +74,8 @@ def recognise_queries(
     Paper: arXiv:2605.31503, Def. 3.3 and 3.4.
 
     Example:
-        >>> from colligate.embedders import embed, load_model
+        >>> from colligate.embedders import load_model
+        >>> from colligate.embedders.embedding import embed
         >>> from colligate.crossmodal.queries import embed_queries
         >>> from colligate.scenes.worlds import load_world
         >>> world, model = load_world("clevr"), load_model("oracle:pair-aligned:512")

@@ -7,7 +7,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from colligate.crossmodal.queries import QueryTemplates, QueryVectors, embed_queries
-from colligate.embedders import Tower, embed
+from colligate.embedders.embedding import embed
+from colligate.embedders.towers import Tower
 from colligate.scenes.captions import CaptionTemplate
 from colligate.scenes.space import ConceptSpace, Scenes
 from colligate.scenes.worlds import World

@@ -5,39 +5,12 @@
 
 import importlib
 from collections.abc import Callable, Mapping
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from colligate.embedders.controls import NoControl as NoControl
-from colligate.embedders.controls import random_init as random_init
-from colligate.embedders.embedding import checked as checked
-from colligate.embedders.embedding import embed as embed
-from colligate.embedders.embedding import embed_items as embed_items
-from colligate.embedders.embedding import embed_layers as embed_layers
-from colligate.embedders.embedding import embed_tokens as embed_tokens
-from colligate.embedders.inspection import Finding as Finding
-from colligate.embedders.inspection import check_model as check_model
-from colligate.embedders.oracles import Oracle as Oracle
-from colligate.embedders.own import FunctionTower as FunctionTower
-from colligate.embedders.own import as_model as as_model
-from colligate.embedders.own import from_factory
-from colligate.embedders.towers import KINDS as KINDS
-from colligate.embedders.towers import LoadOptions as LoadOptions
-from colligate.embedders.towers import Model as Model
-from colligate.embedders.towers import NetworkTower as NetworkTower
-from colligate.embedders.towers import Tower as Tower
-from colligate.embedders.unreadable import UnreadableItemsError as UnreadableItemsError
+from colligate.choices import EMBEDDERS
 
-PREFIXES = {
-    "sbert": "colligate.embedders.sentence_transformers",
-    "hf": "colligate.embedders.transformers",
-    "open_clip": "colligate.embedders.open_clip",
-    "oracle": "colligate.embedders.oracles",
-    "repaired": "colligate.embedders.repaired",
-    "run": "colligate.embedders.trained",
-    "reference": "colligate.embedders.references",
-}
-"""Prefix of a name -> the module whose `load(rest, options)` reads it; imported when first used."""
-
+if TYPE_CHECKING:
+    from colligate.embedders.towers import LoadOptions, Model
 
 FORMS: Mapping[str, str] = {
     "sbert:all-MiniLM-L6-v2": "a sentence embedder: the packaged MiniLM, a hub id or a folder",
@@ -51,6 +24,19 @@ FORMS: Mapping[str, str] = {
 }
 """Name of an embedder, or how it is made -> what it loads."""
 
+ORACLES: Mapping[str, str] = {
+    "no-binding": "sum over objects and concepts of u[value]: names every value, binds nothing",
+    "object-product": "sum over objects of the product of u[value]: binds by a rule that carries over to new objects",
+    "object-table": "sum over objects of w[object]: binds by rote",
+    "scene-table": "t[scene]: memorised",
+    "pair-aligned": "two towers, scenes and captions, that bind by one rule",
+    "pair-rotated": "the same, the texts rotated: no match until a linear map",
+    "pair-mismatched": "the same values, but each tower binds by a rule of its own",
+    "pair-bag": "scenes bind, texts are a bag of concepts",
+    "pair-rote": "scenes bind by rote, texts by a rule",
+}
+"""Name of an oracle -> its formula, and what it knows."""
+
 
 def load_model(
     name: str,
@@ -61,7 +47,7 @@ def load_model(
     pooling: str | None = None,
     normalize: bool = False,
     offline: bool = True,
-) -> Model:
+) -> "Model":
     """Load an embedder by its name.
 
     Args:
@@ -83,15 +69,18 @@ def load_model(
         >>> load_model("oracle:no-binding:64").towers["scene"].dim
         64
     """
+    from colligate.embedders.own import from_factory
+    from colligate.embedders.towers import LoadOptions
+
     options = LoadOptions(
         device=device, dtype=dtype, layer=layer, pooling=pooling, normalize=normalize, offline=offline
     )
     prefix, colon, rest = name.partition(":")
-    if prefix in PREFIXES and rest:
-        load = cast("Callable[[str, LoadOptions], Model]", importlib.import_module(PREFIXES[prefix]).load)
+    if prefix in EMBEDDERS and rest:
+        load = cast("Callable[[str, LoadOptions], Model]", importlib.import_module(EMBEDDERS[prefix]).load)
         return load(rest, options)
-    if not (colon and prefix and rest) or prefix in PREFIXES:
-        known = ", ".join(f"{prefix}:..." for prefix in PREFIXES)
+    if not (colon and prefix and rest) or prefix in EMBEDDERS:
+        known = ", ".join(f"{prefix}:..." for prefix in EMBEDDERS)
         raise ValueError(
             f"{name!r} names no embedder; write one of {known} or package.module:factory (colligate embedders lists "
             "them)."

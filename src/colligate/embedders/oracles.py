@@ -40,18 +40,6 @@ PAIRS: Mapping[str, tuple[Rule, Rule]] = {
 }
 """Name of a pair -> what its scene tower and its text tower do."""
 
-ORACLES: Mapping[str, str] = {
-    "no-binding": "sum over objects and concepts of u[value]: names every value, binds nothing",
-    "object-product": "sum over objects of the product of u[value]: binds by a rule that carries over to new objects",
-    "object-table": "sum over objects of w[object]: binds by rote",
-    "scene-table": "t[scene]: memorised",
-    "pair-aligned": "two towers, scenes and captions, that bind by one rule",
-    "pair-rotated": "the same, the texts rotated: no match until a linear map",
-    "pair-mismatched": "the same values, but each tower binds by a rule of its own",
-    "pair-bag": "scenes bind, texts are a bag of concepts",
-    "pair-rote": "scenes bind by rote, texts by a rule",
-}
-"""Name of an oracle -> its formula, and what it knows."""
 
 _SILENT = frozenset(["a", "an", "the", "photo", "picture", "image", "of", "something", "thing", "object", "in", "with"])
 _BETWEEN = re.compile(r"\b(?:and|left of|right of|above|below|behind|in front of|next to)\b|[,;.]")

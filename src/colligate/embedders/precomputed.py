@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from colligate.choices import PICKLES
 from colligate.embedders.joining import join, shared_columns
 from colligate.embeddings import Embeddings, check_scale
 from colligate.scenes.regular import open_regular
@@ -25,8 +26,6 @@ from colligate.scenes.tables import Table, first_line, read_table, table_of
 from colligate.scenes.words import composed
 from colligate.scenes.worlds import World
 
-PICKLES = (".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib", ".npz")
-"""Suffixes of files that are, or may hold, pickles; none is opened."""
 _LEAST_BYTES, _MOST_PACKED = 512 * 1024 * 1024, 256
 """Bytes that a Parquet file may always unpack to, and how many for each of its own: more are a bomb."""
 _LONGEST_HEADER = 100_000

@@ -12,15 +12,10 @@ from torch import Tensor
 
 from colligate.geometry.subject import Subject
 from colligate.intervals import Intervals
-from colligate.measures import (
-    bag_of_concepts_level,
-    blind_ceiling,
-    chance_level,
-    chance_of_order,
-    rescale,
-)
+from colligate.measures import bag_of_concepts_level, blind_ceiling, chance_level, chance_of_order
 from colligate.probes import ProbeOutcomes, swap_foils
 from colligate.records import Row
+from colligate.rescaling import rescale
 from colligate.scenes.space import Scenes
 
 PAIRED = (

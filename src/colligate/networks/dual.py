@@ -9,13 +9,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from colligate.choices import Similarity
 from colligate.networks.encoders import BagEncoder, Encoder, EncoderShape, ProductEncoder, TransformerEncoder
 from colligate.networks.pictures import PictureEncoder
 from colligate.networks.words import CaptionEncoder
 from colligate.scenes.space import ConceptSpace
-
-Similarity = Literal["cosine", "dot"]
-"""How a scene's vector is compared with a query's."""
 
 
 @dataclass(frozen=True, kw_only=True)

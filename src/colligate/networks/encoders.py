@@ -12,30 +12,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from colligate.networks.stacked import Activation, Affine, Block, Table, generators
+from colligate.choices import Activation, EncoderKind
+from colligate.networks.stacked import Affine, Block, Table, generators
 from colligate.scenes.space import ConceptSpace
 
-EncoderKind = Literal[
-    "object-tokens",
-    "grouped-objects",
-    "value-tokens",
-    "relative-tokens",
-    "grouped-tokens",
-    "causal-tokens",
-    "product",
-    "bag",
-]
-"""What reads the values.
-
-object-tokens    transformer over one token an object (its values' vectors summed) and a read-out token; no positions
-grouped-objects  the same, with the first of several layers kept within an object: nothing else is looked at
-value-tokens     transformer over the paper's sequence: a token for each value, markers, sinusoidal positions
-relative-tokens  the same sequence, without positions: attention depends on how far apart two tokens stand
-grouped-tokens   value-tokens, with the first of several layers' attention kept within an object
-causal-tokens    value-tokens, each token seeing only those before it
-product          a product of one vector for each value, summed over objects: binds by construction
-bag              a sum of one vector for each value, through an MLP: can't bind
-"""
 ShownKind = Literal["pictures", "captions"]
 """What reads the values as people see and say them: a patch transformer over pictures, a transformer over words."""
 

@@ -5,11 +5,13 @@ starts exactly as the same network does alone.
 """
 
 from collections.abc import Sequence
-from typing import Literal, cast
+from typing import cast
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+
+from colligate.choices import Activation
 
 
 def generators(seeds: Sequence[int]) -> list[torch.Generator]:
@@ -21,9 +23,6 @@ def drawn(members: Sequence[torch.Generator], shape: tuple[int, ...], std: float
     """Normal weights `[member, *shape]`, each member's from its own generator."""
     return nn.Parameter(torch.stack([std * torch.randn(shape, generator=g) for g in members]))
 
-
-Activation = Literal["gelu", "gated"]
-"""What stands between the two maps of a layer."""
 
 _FEW = 4  # pairs of tokens up to which elementwise products are fastest
 _STRIDE = 30.0  # numbers for distances are this many times their weights: AdamW moves a weight by its rate at most

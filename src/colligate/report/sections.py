@@ -2,7 +2,6 @@
 
 import re
 
-from colligate.measures import rescale
 from colligate.records import Row
 from colligate.report import reference
 from colligate.report.complexity import complexity_section
@@ -11,6 +10,7 @@ from colligate.report.figures import BLUE, GREEN, Figure, Line, Series, curves, 
 from colligate.report.questions import Section, Study, call, findings, known, present
 from colligate.report.tables import Cell, Table, TableBuilder, decimals, words
 from colligate.report.verdict import Verdict, judge, percent
+from colligate.rescaling import rescale
 
 LAYOUTS = {
     "object.avg": "objects, average",

@@ -1,25 +1,17 @@
 """What training minimises: a contrastive loss over scenes and queries with several positives."""
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from colligate.choices import LossKind
 from colligate.training.queries import Targets
 
 _NEVER = -1e9  # a score that counts for nothing; minus infinity has no gradient where nothing else is left
-
-LossKind = Literal["scene-to-query", "query-to-scene", "both", "sigmoid"]
-"""Which way the softmax runs, or no softmax: each pair on its own.
-
-scene-to-query   among the queries, those true of the scene; the paper's code
-query-to-scene   among the scenes, those that hold the query
-both             the mean of the two, as CLIP
-sigmoid          each pair of scene and query judged alone, as SigLIP
-"""
 
 
 @dataclass(frozen=True)

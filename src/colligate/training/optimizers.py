@@ -2,16 +2,14 @@
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from colligate.choices import OptimizerKind
 from colligate.networks.stacked import Affine
-
-OptimizerKind = Literal["muon", "adamw"]
-"""What steps the matrices of layers; AdamW steps everything else."""
 
 _ROUNDS = 5
 _CUBIC, _QUINTIC, _LINEAR = -4.7750, 2.0315, 3.4445

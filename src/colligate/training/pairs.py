@@ -5,138 +5,19 @@ Picture and text meet in three ways, all of them true statements about the pictu
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, cast
+from typing import cast
 
 import torch
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 
-from colligate.networks.dual import DualShape
-from colligate.networks.encoders import EncoderKind, EncoderShape
 from colligate.networks.pictures import PictureEncoder
 from colligate.networks.words import SCENES, VALUES, CaptionEncoder
-from colligate.scenes.space import ConceptSpace
-from colligate.scenes.sprites import SpriteSheet, sprite_canvas, sprite_space
 from colligate.training.config import TrainConfig
 from colligate.training.data import Batch
-from colligate.training.optimizers import OptimizerKind
+from colligate.training.presets import PicturesConfig
 from colligate.training.queries import value_targets
 from colligate.training.trainer import Trainer
-
-
-@dataclass(frozen=True, kw_only=True)
-class PicturesConfig(TrainConfig):
-    """A small image-text model trained from scratch on pictures and captions of some objects.
-
-    Example:
-        >>> config = PicturesConfig()
-        >>> config.space.num_objects, {part: len(ids) for part, ids in config.divide().items()}
-        (144, {'fit': 116, 'validation': 8, 'test': 20})
-    """
-
-    concepts: Literal[2] = 2
-    """Color and shape."""
-    values: int = 16
-    """Number of colours, up to 16."""
-    shapes: int = 9
-    """Number of shapes, up to 9."""
-    hold_out: Literal["objects", "swaps"] = "swaps"
-    """How objects are held out: in closed swap quadruples, or at random. Below a coverage of about 0.5 quadruples would
-    hide whole shapes, and are plenty at random."""
-    validation: float = 0.3
-    """Share of the held-out objects that choose the checkpoint."""
-    encoder: EncoderKind = "value-tokens"
-    """Not to be chosen here: pictures are read patch by patch, captions word by word."""
-    side: int = 32
-    """Width and height of pictures, in pixels."""
-    patch: int = 8
-    """Width and height of their patches."""
-    jitter: int = 1
-    """Most pixels by which an object moves from its place, each time it is drawn."""
-    resize: float = 0.0
-    """Largest change of an object's radius, as a fraction, each time it is drawn."""
-    order: Literal["either", "left-first"] = "either"
-    """Which object a caption mentions first."""
-    wordings: bool = True
-    """Say texts in several ways, in turn ("a photo of ..."); otherwise as the world's captions do."""
-    caption_loss: float = 1.0
-    """Weight of the loss on captions of whole scenes."""
-    object_loss: float = 1.0
-    """Weight of the loss on texts that say one object; 0 leaves it to captions to teach what goes together."""
-    width: int = 128
-    """Width of tokens."""
-    layers: int = 3
-    """Transformer layers of the picture encoder."""
-    query_layers: int = 2
-    """Transformer layers of the caption encoder."""
-    optimizer: OptimizerKind = "adamw"
-    """What steps the matrices of layers; the recipe was found with adamw; muon learns faster (docs/emergence.md)."""
-    average: float = 0.0
-    """Memory of the exponential average of the weights; 0 for the weights themselves."""
-    steps: int = 600
-    """Steps of training; it stops by steps, never by the clock."""
-    longest_warmup: ClassVar[int] = 100
-    """Steps of the warm-up where none are asked for and training isn't short."""
-    towers: Literal["separate", "shared"] = "separate"
-    """Not to be chosen here: pictures and captions have an encoder each."""
-    evaluate_every: int = 250
-    """Steps between looks at recognition."""
-    fewer: float = 0.15
-    """Share of scenes with fewer objects than slots."""
-
-    def __post_init__(self) -> None:
-        if self.encoder != "value-tokens":
-            raise ValueError("Pictures and captions have encoders of their own; leave encoder out.")
-        if self.towers != "separate" or self.penalty != "none":
-            raise ValueError("Pictures and captions take separate towers and no penalty; leave both out.")
-        if min(self.caption_loss, self.object_loss, self.value_loss) < 0 or not self.caption_loss + self.object_loss:
-            raise ValueError("Weights of losses are not negative, and captions or objects need one above 0.")
-        _ = self.space, self.canvas_sheet
-        super().__post_init__()
-
-    @property
-    def space(self) -> ConceptSpace:
-        """Colours and shapes."""
-        return sprite_space(self.values, self.shapes)
-
-    @property
-    def canvas_sheet(self) -> SpriteSheet:
-        """Pictures as training shows them.
-
-        Raises:
-            ValueError: objects that would leave their place.
-        """
-        canvas = sprite_canvas(self.side, self.slots, jitter=self.jitter, resize=self.resize)
-        return SpriteSheet(canvas, self.space, self.slots)
-
-    @property
-    def family(self) -> str:
-        """What the model is called in rows."""
-        return "pictures"
-
-    def divide(self) -> dict[str, Int[Tensor, " object"]]:
-        """Object ids of fit, validation and test.
-
-        Raises:
-            ValueError: the coverage leaves a value unseen or a part empty.
-        """
-        try:
-            return super().divide()
-        except ValueError as error:
-            if self.hold_out == "objects":
-                raise
-            raise ValueError(f"{error} Or hold out objects at random: --hold-out objects.") from None
-
-    @property
-    def shape(self) -> DualShape:
-        """The two encoders."""
-        pictures = EncoderShape(
-            kind="pictures", width=self.width, layers=self.layers, heads=self.heads, hidden=self.hidden, dim=self.dim,
-            scale=self.scale, activation=self.activation, side=self.side, patch=self.patch,
-        )  # fmt: skip
-        captions = replace(pictures, kind="captions", layers=self.query_layers)
-        return DualShape(scene=pictures, query=captions, similarity=self.similarity, temperature=self.temperature)
 
 
 class PairTrainer(Trainer):

@@ -14,9 +14,6 @@ from torch import Tensor, nn
 from colligate.networks.encoders import EncoderShape, ProductEncoder
 from colligate.scenes.space import ConceptSpace
 
-PenaltyKind = Literal["none", "additive", "object-products"]
-"""The simple family. `additive` can't bind, so pulling towards it should hurt: the control."""
-
 
 class Distance(nn.Module):
     """Unexplained share of the variance of a batch's vectors: 1 - R2 of the nearest function of the family.

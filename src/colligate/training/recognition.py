@@ -14,11 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from colligate.intervals import Intervals
-from colligate.measures import (
-    bag_of_concepts_level,
-    chance_level,
-    recognise,
-)
+from colligate.measures import bag_of_concepts_level, chance_level, recognise
 from colligate.networks.dual import DualEncoder
 from colligate.records import Row
 from colligate.scenes.space import ConceptSpace, Scenes

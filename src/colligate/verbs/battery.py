@@ -9,8 +9,8 @@ from typing import cast
 
 import torch
 
-from colligate.embedders import NoControl, embed, embed_layers, embed_tokens, random_init
-from colligate.embedders.embedding import DeepTower, TokenTower
+from colligate.embedders.controls import NoControl, random_init
+from colligate.embedders.embedding import DeepTower, TokenTower, embed, embed_layers, embed_tokens
 from colligate.embedders.precomputed import read_vectors
 from colligate.embeddings import Embeddings
 from colligate.engine import Clock, Report

@@ -1,8 +1,6 @@
 """Which of several finished runs binds better, and how sure is that?"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -11,6 +9,7 @@ from colligate.intervals import Estimate, Intervals
 from colligate.records import Row, open_run
 from colligate.report.verdict import Measured
 from colligate.runs import Findings
+from colligate.verbs.config import CompareConfig
 
 LEADING = (
     "probe.concept", "probe.object", "probe.object.swap", "r2.concept.least_squares", "r2.object.least_squares",
@@ -25,22 +24,6 @@ ROUNDING = 1e-9
 """Differences below this are those of arithmetic."""
 SHOWN = 0.0005
 """Differences below this vanish in three decimals."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CompareConfig:
-    """Which runs to compare."""
-
-    first: Path
-    """Folder of a finished run: the one that the others are compared with."""
-    others: tuple[Path, ...]
-    """Folders of one or more other runs."""
-    all: bool = False
-    """Compare every number, not only the leading ones."""
-
-    def __post_init__(self) -> None:
-        if not self.others:
-            raise ValueError("Name two or more runs to compare: colligate compare runs/study-A runs/study-B.")
 
 
 class Difference(NamedTuple):

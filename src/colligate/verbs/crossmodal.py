@@ -12,7 +12,10 @@ from colligate.crossmodal.foils import FoilTable, too_long
 from colligate.crossmodal.groups import GroupTable
 from colligate.crossmodal.measurements import alignment_rows, recognition_rows, reverse_rows, without_rows
 from colligate.crossmodal.queries import QueryTemplates, embed_queries, query_tower, scene_tower
-from colligate.embedders import Model, NoControl, Tower, embed, embed_items, load_model, random_init
+from colligate.embedders import load_model
+from colligate.embedders.controls import NoControl, random_init
+from colligate.embedders.embedding import embed, embed_items
+from colligate.embedders.towers import Model, Tower
 from colligate.embeddings import Embeddings
 from colligate.engine import Clock, Report
 from colligate.records import Row, command, one_writer, python, with_random_init
@@ -20,43 +23,9 @@ from colligate.runs import Findings, Measurements, carry_out
 from colligate.scenes.captions import CaptionTemplate
 from colligate.scenes.tables import shown
 from colligate.scenes.worlds import World
-from colligate.verbs.config import SourceConfig
+from colligate.verbs.config import FoilsConfig, RecognizeConfig, SourceConfig
 from colligate.verbs.provenance import describe_inputs, file_hashes
 from colligate.verbs.sources import Inputs, Source, open_model, progress_of, store_of, vectors_hash
-
-
-@dataclass(frozen=True, kw_only=True)
-class RecognizeConfig(SourceConfig):
-    """Which two-tower model to ask, about what, in which words."""
-
-    queries: tuple[str, ...] = QueryTemplates().values
-    """Texts that ask for one value; {value} stands for any concept's word, {color} for a color's only. Several are an
-    ensemble."""
-    objects: tuple[str, ...] = ()
-    """Texts that ask for one object, such as "a photo of a {color} {shape}"; default: as captions say it."""
-    article: bool = False
-    """Say "an" before a vowel."""
-
-    @property
-    def templates(self) -> QueryTemplates:
-        """The wording of queries."""
-        return QueryTemplates(values=tuple(self.queries), objects=tuple(self.objects), article=self.article)
-
-
-@dataclass(frozen=True, kw_only=True)
-class FoilsConfig(SourceConfig):
-    """Which two-tower model to test with foils, made of a world's scenes or read from a file."""
-
-    table: Path | None = None
-    """Pictures, captions and foils (.csv, .parquet, .json, .jsonl): your own, or in the layout of ARO, SugarCrepe or
-    Winoground."""
-    pictures: Path | None = None
-    """Folder of the pictures that `table` names; default: the table's own."""
-    skip: bool = False
-    """Leave out rows of `table` that can't be used (a foil equal to its caption, no picture, too long a caption);
-    every number says how many."""
-    article: bool = False
-    """Say "an" before a vowel in queries."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,11 +131,16 @@ def facts_of(towers: TwoTowers) -> dict[str, object]:
     return {"inputs": towers.facts, "scenes": towers.world.scenes.content_hash}
 
 
+def _templates(config: RecognizeConfig) -> QueryTemplates:
+    """The wording of queries."""
+    return QueryTemplates(values=tuple(config.queries), objects=tuple(config.objects), article=config.article)
+
+
 def _recognition(towers: TwoTowers, config: RecognizeConfig, clock: Clock) -> list[Row]:
     """All rows of recognition, of a model or of its control."""
     world, over = towers.world, config.intervals
     with clock.stage("queries"):
-        queries = embed_queries(towers.text_side, world, config.templates, store=store_of(config))
+        queries = embed_queries(towers.text_side, world, _templates(config), store=store_of(config))
     with clock.stage("recognition"):
         rows = recognition_rows(towers.embeddings, queries, over=over) + reverse_rows(towers.embeddings, queries)
         rows += bias_rows(towers.embeddings, queries, over=over)

@@ -12,10 +12,11 @@ from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from colligate.choices import PenaltyKind
 from colligate.crossmodal.contrast import Contrast
 from colligate.crossmodal.queries import QueryTemplates, QueryVectors, query_worlds
 from colligate.crossmodal.repair_data import RepairData, repair_data
-from colligate.embedders import embed
+from colligate.embedders.embedding import embed
 from colligate.embedders.trained_pair import TrainedPairTower, pair_towers
 from colligate.embeddings import Embeddings
 from colligate.engine import Report
@@ -28,7 +29,7 @@ from colligate.scenes.space import Scenes
 from colligate.scenes.splits import Split, split_by_objects
 from colligate.scenes.worlds import World
 from colligate.training.optimizers import Optimizers
-from colligate.training.penalty import Distance, PenaltyKind
+from colligate.training.penalty import Distance
 from colligate.training.trainer import chosen_precision
 
 _BLOCK = 512

@@ -1,9 +1,8 @@
 """One model of two towers: how simple a rule each tower follows, and how well the two match on objects never seen."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float
@@ -15,7 +14,7 @@ from colligate.approximation.curves import CurveSettings, coverage_curve
 from colligate.approximation.families import family
 from colligate.approximation.readers import Readers
 from colligate.crossmodal.queries import embed_queries
-from colligate.embedders import embed
+from colligate.embedders.embedding import embed
 from colligate.embedders.towers import LoadOptions
 from colligate.embedders.trained import TrainedTower, load
 from colligate.embedders.trained_pair import TrainedPairTower
@@ -26,6 +25,7 @@ from colligate.records import Row, open_run
 from colligate.scenes.space import ConceptSpace, Scenes
 from colligate.scenes.splits import ByObject, Split
 from colligate.scenes.worlds import World, load_world
+from colligate.verbs.config import RuleSettings
 
 OBJECT_SPLITS = 4
 """Divisions of the objects on which rules for a tower of single objects are fitted."""
@@ -36,22 +36,6 @@ MATCHES: Mapping[str, tuple[str, ...]] = {
 }
 """How well two towers match -> the measurement that says so, of a model trained here or of any other; the first is the
 fairest, the second the paper's own, the third is of objects that training showed."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RuleSettings:
-    """Which rules are fitted to each tower, and how they are read."""
-
-    families: tuple[str, ...] = ("additive", "object_product", "object_product.head", "mlp64")
-    """Rules that are fitted (`colligate complexity --help`)."""
-    coverages: tuple[float, ...] = (0.5,)
-    """Shares of the objects that the rules are fitted on, at random, whatever training showed."""
-    heads: Literal["probes", "queries"] = "probes"
-    """What reads the rules' predictions: linear probes, or the model's own query vectors (the paper)."""
-    scenes: int = 20_000
-    """Most scenes of two objects that a model is asked for; a seeded choice of all ordered pairs."""
-    seed: int = 0
-    """Of choices and resamplings."""
 
 
 def trained_model(folder: Path, settings: RuleSettings) -> dict[str, Any]:

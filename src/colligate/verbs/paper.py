@@ -1,7 +1,6 @@
 """The whole paper on one page: a real embedder, trained models, and matching across towers."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,44 +9,12 @@ from colligate.records import command, content_key, read_record, run_facts, sett
 from colligate.report.page import part_folder, write_page
 from colligate.training.config import TrainConfig
 from colligate.training.loop import train
-from colligate.training.pairs import PicturesConfig
+from colligate.training.presets import PicturesConfig
 from colligate.verbs.battery import study
-from colligate.verbs.config import StudyConfig
-from colligate.verbs.crossmodal import RecognizeConfig, recognize
-from colligate.verbs.structure import StructureConfig, structure
+from colligate.verbs.config import PaperConfig, RecognizeConfig, StructureConfig, StudyConfig
+from colligate.verbs.crossmodal import recognize
+from colligate.verbs.structure import structure
 from colligate.version import __version__
-
-
-@dataclass(frozen=True, kw_only=True)
-class PaperConfig:
-    """What stands for the paper's models, and how long ours are trained."""
-
-    embedder: str = "sbert:all-MiniLM-L6-v2"
-    """The real embedder of tables 2 to 5 and figures 2, 4 and 8; empty for none."""
-    scenes: str = "text8x8"
-    """Its world."""
-    coverages: tuple[float, ...] = ()
-    """Shares of the objects on which models are trained here (figures 6 to 9), some minutes each; none: the records of
-    trained models that come with colligate are shown, as such."""
-    steps: int = 800
-    """Steps of each training of token scenes."""
-    pictures: int = 600
-    """Steps of each training of pictures against captions; 0 for none."""
-    seed: int = 0
-    """Of everything."""
-    out: Path | None = None
-    """Where to write the page; default: in the run's folder."""
-    runs: Path = Path("runs")
-    """Folder of run folders."""
-    store: Path | None = None
-    """Folder in which embedded vectors are kept."""
-    force: bool = False
-    """Run again even what is finished."""
-
-    def __post_init__(self) -> None:
-        if not self.embedder and not self.coverages:
-            raise ValueError("Name an embedder, a coverage to train at, or both.")
-
 
 SHIPPED = (
     ("Shipped: a transformer trained on 80 % of objects", "reference:binds"),

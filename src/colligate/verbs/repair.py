@@ -1,17 +1,17 @@
 """Repair a two-tower model at several coverages, by maps or by new weights, and keep one repair as an embedder."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 import torch
 
+from colligate.choices import EMBEDDERS
 from colligate.crossmodal.queries import QueryTemplates
-from colligate.crossmodal.repair import Repair, RepairSettings
+from colligate.crossmodal.repair import Repair
 from colligate.crossmodal.repair_data import repair_data
 from colligate.crossmodal.repairing import Repaired, repair_curve
-from colligate.embedders import PREFIXES, Model
 from colligate.embedders.repaired import RepairedTower
+from colligate.embedders.towers import Model
 from colligate.embedders.trained_pair import TrainedPairTower
 from colligate.engine import Clock, Report
 from colligate.networks.maps import LoadedMap, save_map
@@ -20,76 +20,12 @@ from colligate.runs import Findings, Measurements, carry_out
 from colligate.scenes.captions import CaptionTemplate
 from colligate.scenes.space import ConceptSpace, Scenes
 from colligate.scenes.splits import Split
-from colligate.training.penalty import PenaltyKind
 from colligate.verbs.ceiling import ceiling_rows
-from colligate.verbs.config import SourceConfig
+from colligate.verbs.config import RepairConfig
 from colligate.verbs.crossmodal import TwoTowers, asked, facts_of, open_two_towers
-from colligate.verbs.finetune import FineTuned, FineTuner, FineTuneSettings, TrainedPair
+from colligate.verbs.finetune import FineTuned, FineTuner, TrainedPair
 from colligate.verbs.provenance import describe_inputs
 from colligate.verbs.sources import Inputs, said_words, store_of
-
-
-@dataclass(frozen=True, kw_only=True)
-class RepairConfig(SourceConfig):
-    """Which two-tower model to repair, and by what."""
-
-    kinds: tuple[Literal["linear", "low_rank", "mlp", "product", "finetune"], ...] = ("linear",)
-    """Repairs to fit; the first one is kept as an embedder. `linear`: one matrix on the text side (LABCLIP).
-    `low_rank`, `mlp`: controls. `product`: values multiplied per object; it takes concepts parsed from captions, not
-    the text tower's vectors. `finetune`: new weights for both towers of a model of `colligate train --preset pictures`,
-    trained on with swap negatives."""
-    coverages: tuple[float, ...] = (0.3, 0.5, 0.7)
-    """Shares of the objects to fit on; the repair of the largest one that can be had is kept."""
-    hold_out: Literal["drawn", "training"] = "drawn"
-    """Which objects are held out: drawn ones, at each coverage, or those that the model's own training held out, so
-    that what it is judged on was never shown to it at all (models of `colligate train --preset pictures`)."""
-    queries: tuple[str, ...] = QueryTemplates().values
-    """Texts that ask for one value, as for `colligate recognize`."""
-    objects: tuple[str, ...] = ()
-    """Texts that ask for one object; default: as captions say it."""
-    article: bool = False
-    """Say "an" before a vowel."""
-    steps: int = 150
-    """Training steps for each candidate; 0 keeps closed forms."""
-    rank: int = 16
-    """Rank of `low_rank`, and of mixed products."""
-    hidden: int = 256
-    """Hidden units of `mlp`."""
-    finetune_steps: int = FineTuneSettings.steps
-    """Training steps of `finetune`."""
-    finetune_rate: float = FineTuneSettings.rate
-    """Highest learning rate of `finetune`."""
-    penalty: PenaltyKind = "none"
-    """Pull the picture tower of `finetune` towards a simple binding function: object-products, or additive (which can't
-    bind)."""
-    penalty_weight: float = FineTuneSettings.penalty_weight
-    """Weight of the penalty."""
-    ceiling: bool = True
-    """Also measure how far repairs could go, by what the picture tower alone tells of unseen objects."""
-
-    def __post_init__(self) -> None:
-        if not self.kinds or not self.coverages:
-            raise ValueError("A repair needs at least one kind of map and one coverage; add --kinds linear.")
-
-        _ = self.maps, self.finetuning  # each checks its own part
-        if self.penalty != "none" and "finetune" not in self.kinds:
-            raise ValueError("The penalty acts on new weights only; add finetune to --kinds, or leave it out.")
-
-    @property
-    def maps(self) -> dict[str, RepairSettings]:
-        """How each kind of map is fitted."""
-        return {
-            kind: RepairSettings(kind=kind, steps=self.steps, rank=self.rank, hidden=self.hidden, seed=self.seed)
-            for kind in self.kinds if kind != "finetune"
-        }  # fmt: skip
-
-    @property
-    def finetuning(self) -> FineTuneSettings:
-        """How weights are trained on."""
-        return FineTuneSettings(
-            steps=self.finetune_steps, rate=self.finetune_rate, penalty=self.penalty, penalty_weight=self.penalty_weight
-        )
-
 
 WRITTEN = ("repair.json", "map.safetensors", "model.json", "weights-*.safetensors")
 """Files of a repair that are written before its record."""
@@ -188,7 +124,7 @@ def _of_run(config: RepairConfig) -> RepairConfig:
         )
     named, scenes = str(asked["embedder"]), config.scenes or asked.get("scenes", "")
     prefix, colon, _ = named.partition(":")
-    if colon and prefix not in PREFIXES:  # importing runs code: the user says so, not a record
+    if colon and prefix not in EMBEDDERS:  # importing runs code: the user says so, not a record
         raise ValueError(
             f"The record of {folder} names {named}, code of its own; name it yourself if you trust it: colligate "
             f"repair {named} --scenes {scenes}."

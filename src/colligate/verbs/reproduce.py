@@ -15,12 +15,12 @@ from colligate.engine import Report, using_threads
 from colligate.records import NUMBERS, RUN_FIELDS, Row, WorkError, open_run
 from colligate.training.config import TrainConfig
 from colligate.training.loop import train
-from colligate.training.pairs import PicturesConfig
+from colligate.training.presets import PicturesConfig
 from colligate.verbs.battery import BATTERIES, study
-from colligate.verbs.config import StudyConfig
-from colligate.verbs.crossmodal import FoilsConfig, RecognizeConfig, recognize, run_foils
+from colligate.verbs.config import FoilsConfig, RecognizeConfig, RepairConfig, StudyConfig
+from colligate.verbs.crossmodal import recognize, run_foils
 from colligate.verbs.provenance import file_hashes
-from colligate.verbs.repair import RepairConfig, repair
+from colligate.verbs.repair import repair
 from colligate.version import __version__
 
 

@@ -9,9 +9,11 @@ from typing import NamedTuple, cast
 
 import torch
 
-from colligate.embedders import Model, Tower, embed, load_model
+from colligate.embedders import load_model
 from colligate.embedders.crops import seen_of
+from colligate.embedders.embedding import embed
 from colligate.embedders.precomputed import check_suffix, read_vectors
+from colligate.embedders.towers import Model, Tower
 from colligate.embedders.trained import TrainedTower
 from colligate.embedders.trained_pair import TrainedPairTower
 from colligate.embeddings import Embeddings

@@ -4,7 +4,7 @@ import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +26,8 @@ from colligate.records import (
     write_atomic,
 )
 from colligate.runs import Findings, Measurements, carry_out
-from colligate.verbs.matched import MATCHES, RuleSettings, given_models, setting_of, trained_model
+from colligate.verbs.config import RuleSettings, StructureConfig
+from colligate.verbs.matched import MATCHES, given_models, setting_of, trained_model
 from colligate.version import __version__
 
 GIVEN = ("study", "complexity", "recognize")
@@ -38,23 +39,6 @@ MIN_MODELS = 8
 """Fewest models for an interval of a correlation."""
 DRAWS = 2000
 """Resamplings of models behind every interval."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class StructureConfig(RuleSettings):
-    """Which models, and which rules are fitted to them."""
-
-    models: tuple[Path, ...]
-    """Folders that `train` or `sweep` left; of any other two-tower model, its runs of `study` or `complexity` (one for
-    each tower) and of `recognize`, whose rules are taken as they are."""
-    runs: Path = Path("runs")
-    """Folder of run folders."""
-    force: bool = False
-    """Fit again even if the same run is finished."""
-
-    def __post_init__(self) -> None:
-        if not self.models:
-            raise ValueError("Name one or more folders that `train` or `sweep` left.")
 
 
 @one_writer

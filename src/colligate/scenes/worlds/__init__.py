@@ -3,7 +3,6 @@
 The built-in ones are those of the paper, made by code.
 """
 
-from colligate.scenes.worlds.built_in import SIZED as SIZED
 from colligate.scenes.worlds.built_in import WORLDS as WORLDS
 from colligate.scenes.worlds.built_in import load_world as load_world
 from colligate.scenes.worlds.built_in import sample_world as sample_world

@@ -156,9 +156,3 @@ WORLDS: Mapping[str, Callable[[], World]] = {
     "pug_spare": _pug_spare,
 }
 """Built-in worlds: name -> what makes it."""
-SIZED: Mapping[str, str] = {
-    "grid:20x20": "pairs and singles of any numbers of values, two or more concepts; shows scene",
-    "sprites:16x9": "pairs and singles of up to 16 colours and 9 shapes, 32 pixels; sprites:16x9@48 draws others; "
-    "shows text, picture, scene",
-}
-"""Worlds whose name says their size -> what they hold."""
