@@ -26,7 +26,7 @@ from safetensors.torch import save_file
 
 from colligate.binding import object_table
 from colligate.choices import EMBEDDERS
-from colligate.cli import MEASUREMENTS, main, terminal
+from colligate.cli import MEASUREMENTS, main
 from colligate.cli.tables import show
 from colligate.cli.terminal import stopped
 from colligate.cli.verbs import verbs
@@ -74,7 +74,7 @@ Call = Callable[..., Done]
 def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLLIGATE_STORE", str(tmp_path_factory.getbasetemp() / "cli-store"))
-    monkeypatch.setattr(terminal, "EVERY", 1e6)  # on a busy machine, too, stderr holds complaints alone
+    monkeypatch.setattr("colligate.progress.EVERY", 1e6)  # on a busy machine, too, stderr holds complaints alone
 
 
 @pytest.fixture
@@ -614,7 +614,7 @@ def comes(log: io.StringIO, text: str) -> bool:
 def test_off_a_terminal_long_work_says_in_plain_lines_where_it_is(monkeypatch: pytest.MonkeyPatch):
     log = io.StringIO()
     monkeypatch.setattr(sys, "stderr", log)
-    monkeypatch.setattr(terminal, "EVERY", 0.01)
+    monkeypatch.setattr("colligate.progress.EVERY", 0.01)
     with progress() as report:
         assert report is not None
         report("embedding", 1_000, 4_096)
@@ -631,7 +631,7 @@ def test_off_a_terminal_rows_as_json_come_without_lines_of_progress(
     call: Call, labels: Path, monkeypatch: pytest.MonkeyPatch
 ):
     asked = list[bool]()
-    monkeypatch.setattr(terminal, "_lines", lambda: asked.append(True) or nullcontext())
+    monkeypatch.setattr("colligate.progress._lines", lambda: asked.append(True) or nullcontext())
     assert json.loads(call("probe", ORACLE, "--scenes", labels, "--json").out)
     assert not asked
     call("probe", ORACLE, "--scenes", labels)

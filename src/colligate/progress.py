@@ -1,4 +1,4 @@
-"""How far long work is: bars on a terminal and in a notebook, a plain line every so often in a log."""
+"""How far long work is: bars on a terminal, a line below a notebook's cell, a line every so often in a log."""
 
 import sys
 import time
@@ -21,18 +21,18 @@ EVERY = 15.0
 
 @contextmanager
 def progress(*, quiet: bool = False) -> Generator["Report | None", None, None]:
-    """Bars on a terminal or in a notebook; elsewhere a plain line on stderr every 15 seconds.
+    """Bars on a terminal, a line in a notebook; elsewhere a plain line on stderr every 15 seconds.
 
     Args:
         quiet: no such lines, as where rows are printed as JSON.
     """
-    if not sys.stderr.isatty() and not in_notebook():
-        with nullcontext() if quiet else _lines() as lines:
+    if not sys.stderr.isatty() or in_notebook():
+        with _line_of_notebook() if in_notebook() else nullcontext() if quiet else _lines() as lines:
             yield lines
         return
     from rich.console import Console
 
-    with bars(Console() if in_notebook() else Console(stderr=True)) as shown:
+    with bars(Console(stderr=True)) as shown:
         tasks: dict[str, Any] = {}
 
         def report(stage: str, done: int, total: int) -> None:
@@ -47,6 +47,28 @@ def in_notebook() -> bool:
     """Whether a notebook's kernel runs this."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return shell is not None and hasattr(shell, "kernel")
+
+
+@contextmanager
+def _line_of_notebook() -> Generator["Report", None, None]:
+    """One line below the cell, written anew twice a second and gone at the end; it needs no widgets."""
+    from IPython.display import display  # pyright: ignore[reportMissingImports] (there is a notebook)
+
+    handle: Any = display({"text/plain": ""}, raw=True, display_id=True)
+    last, start = [0.0], time.monotonic()
+
+    def report(stage: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if now - last[0] < 0.5:
+            return
+        last[0] = now
+        part = f", {done:,} of {total:,}" if total > 1 else ""
+        handle.update({"text/plain": f"{inert(stage)}{part} ({now - start:.0f} s)"}, raw=True)
+
+    try:
+        yield report
+    finally:
+        handle.update({"text/plain": ""}, raw=True)
 
 
 @contextmanager

@@ -262,14 +262,16 @@ class Comparison:
     def __str__(self) -> str:
         """The finding and the table, as text."""
         shown = self.to_frame()[["id", "on", "family", "first", "other", "difference", "low", "high", "says"]]
-        table = shown.round(3).to_string(index=False, na_rep="")
+        shown = shown.dropna(axis="columns", how="all").round(3)
+        table = shown.astype(object).where(shown.notna(), "").to_string(index=False)
         names = f"first: {self.compared.first}    other: {self.compared.other}"
         return "\n".join([self.verdict, "", names, "", table, *(f"Note: {note}" for note in self.notes)])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        table = self.to_frame().round(4).to_html(index=False, na_rep="", escape=True)
+        shown = self.to_frame().dropna(axis="columns", how="all").round(3)
+        table = shown.astype(object).where(shown.notna(), "").to_html(index=False, escape=True)
         return f"<p>{escape(self.verdict)}</p>{table}"
 
 

@@ -52,6 +52,9 @@ class Model:
     towers: Mapping[str, Tower]
     notes: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        return f"Model({self.name!r}, towers: {', '.join(self.towers)})"
+
     def __post_init__(self) -> None:
         if not self.towers:
             raise ValueError(f"Model {self.name!r} has no tower; give at least one of {', '.join(KINDS)}.")

@@ -66,7 +66,7 @@ def row_text(rows: Sequence[Row], whole: Sequence[Row] | None = None, *, width: 
     from rich.console import Console
 
     written = io.StringIO()
-    Console(file=written, width=width, color_system=None).print(row_table(rows, whole))
+    Console(file=written, width=width, color_system=None, force_jupyter=False).print(row_table(rows, whole))
     return "\n".join(line.rstrip() for line in written.getvalue().rstrip().split("\n"))
 
 

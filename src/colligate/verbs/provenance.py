@@ -61,7 +61,11 @@ def python_calls(
     return {
         "command": _command(config, only),
         "python": python(whole, _as(_kind(whole), config)) if whole else "",
-        "calls": {section: _section(section, verb, config) for section, verb in CALLS.items()},
+        "calls": {
+            section: _section(section, verb, config)
+            for section, verb in CALLS.items()
+            if section != "normalized" or not config.embedder.startswith("oracle:")  # which can't be read so
+        },
     }
 
 
