@@ -319,7 +319,7 @@ def structure(
     folders = [one.folder if isinstance(one, Result) else Path(one) for one in models]
     if any(folder is None for folder in folders):
         raise ValueError("Rules are fitted to models in their run folders; save the results first: result.save().")
-    config = from_keywords(StructureConfig, "structure", (), {**_plain(options), "models": folders})
+    config = from_keywords(StructureConfig, "structure", [str(folder) for folder in folders], _plain(options))
     with _reported(progress) as report:
         kept = config if save is None else replace(config, runs=Path(save))
         return Result(compare_structure(kept, save=save is not None, report=report))
