@@ -3,7 +3,7 @@
     >>> import colligate
     >>> result = colligate.probe("oracle:object-product", "clevr")   # a model and a world, by name or as objects
     >>> print(result["probe.object"])
-    probe.object 1.000 (0.968 to 1.000), n 118; chance 0.100, bag of concepts 0.520
+    probe.object 1.000 (0.762 to 1.000), n 118; chance 0.004, bag of concepts 0.548
 
 Functions: `study` (every measurement of one model), `probe`, `decompose`, `edit`, `remove`, `information` and
 `complexity` (one of them), `recognize`, `foils` and `repair` (two-tower models), `train`, `sweep` and `structure`. Each

@@ -64,9 +64,6 @@ def from_keywords(config: type[Config], verb: str, required: Sequence[str], opti
         ...     seed: int = 0
         >>> from_keywords(Config, "probe", ["oracle:no-binding"], {"seed": 3})
         Config(embedder='oracle:no-binding', seed=3)
-        >>> from_keywords(Config, "probe", ["oracle:no-binding"], {"seeds": 3})
-        Traceback (most recent call last):
-        ValueError: Unrecognized options: --seeds...
     """
     return parse(config, verb, "", [*required, *_flags(config, options)])
 

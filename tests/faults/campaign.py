@@ -52,7 +52,7 @@ def prepare(base: Path) -> None:
     for module in (
         "cli",
         "study",
-        "study.compare",
+        "verbs.compare",
         "training.sweep",
         "report.page",
         "cli.verbs",

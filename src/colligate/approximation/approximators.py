@@ -147,7 +147,7 @@ class Approximator(Protocol):
         ...     def fit(self, data, splits, seed):
         ...         means = [data.targets[split.fit].mean(0) for split in splits]
         ...         return [Fitted(lambda scenes, mean=mean: mean.expand(len(scenes), -1)) for mean in means]
-        >>> from colligate import coverage_curve
+        >>> from colligate.approximation.curves import coverage_curve
         >>> from colligate.binding import no_binding
         >>> from colligate.approximation.curves import CurveSettings
         >>> from colligate.scenes.space import ConceptSpace

@@ -37,6 +37,7 @@ def sweep(config: SweepConfig, report: Report | None = None) -> Findings:
     Paper: arXiv:2605.31503, Fig. 6.
 
     Example:
+        >>> from pathlib import Path
         >>> from tempfile import TemporaryDirectory
         >>> with TemporaryDirectory() as folder:
         ...     tiny = TrainConfig(width=16, heads=1, dim=8, batch=8, steps=2, warmup=1)
