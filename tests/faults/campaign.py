@@ -51,7 +51,8 @@ def prepare(base: Path) -> None:
 
     for module in (
         "cli",
-        "study",
+        "api",
+        "verbs.battery",
         "verbs.compare",
         "training.sweep",
         "report.page",
