@@ -5,6 +5,7 @@ import json
 import pickle
 import struct
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -293,3 +294,23 @@ def test_golden_vectors_find_their_scenes(name: str, counts: list[int]) -> None:
     found = read_vectors(SHARED / "golden" / name / "vectors.safetensors", SHARED / "golden" / name / "scenes.csv")
     assert [int((found.scenes.counts == k).sum()) for k in (1, 2)] == counts
     assert 5 <= float(found.vectors.norm(dim=1).mean()) <= 7.3
+
+
+def test_a_safetensors_file_that_names_its_rows_is_joined_by_them(tmp_path: Path) -> None:
+    names = ["a.png", "b.png", "c.png", "d.png"]
+    table = tmp_path / "labels.csv"
+    table.write_text(
+        "id,slot1_color,slot2_color\n"
+        + "\n".join(f"{name},{a},{b}" for name, (a, b) in zip(names, product(["red", "blue"], repeat=2), strict=True))
+    )
+    path, order = tmp_path / "v.safetensors", [2, 0, 3, 1]
+    rows = json.dumps([names[row] for row in order])
+    save_file({"v": torch.eye(4)[order].contiguous()}, path, metadata={"rows": rows, "key": "id"})
+    assert torch.equal(read_vectors(path, table).vectors, torch.eye(4))
+    for wrong, message in (("[1, 2]", "must be a JSON list of 4 texts"), ("no", "must be a JSON list of 4 texts")):
+        save_file({"v": torch.eye(4)}, path, metadata={"rows": wrong, "key": "id"})
+        with pytest.raises(ValueError, match=message):
+            read_vectors(path, table)
+    save_file({"v": torch.eye(4)}, path, metadata={"rows": json.dumps([*names[:3], "x.png"]), "key": "id"})
+    with pytest.raises(ValueError, match=r"none has 'd.png'"):
+        read_vectors(path, table)

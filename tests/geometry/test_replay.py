@@ -1,5 +1,6 @@
 """Edit lists: what is written is read back, lists by values name the same edits, and a wrong line is named."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from colligate.geometry.interventions import Edits, concept_edits, object_edits
 from colligate.geometry.replay import edit_list_bytes, read_edit_list
 from colligate.scenes.space import ConceptSpace, Scenes
+from colligate.scenes.tables import Table
 
 SPACE = ConceptSpace(color=4, shape=3)
 SCENES = SPACE.all_scenes(slots=2)
@@ -124,3 +126,42 @@ def test_lists_by_values_need_two_concepts_and_slots(edit_list: Path) -> None:
     edit_list.write_text(f"{HEADER}\n0,0,0,0,1,1,1\n")
     with pytest.raises(ValueError, match="have 3 and 2; list them by base_row"):
         read_edit_list(edit_list, ConceptSpace(color=2, shape=2, size=2).all_scenes(slots=2))
+
+
+def labels_of(scenes: Scenes, names: list[str]) -> Table:
+    return Table(Path("labels.csv"), ("picture",), len(scenes), lambda name: names)
+
+
+def test_rows_may_be_named_by_a_column_of_the_labels_whatever_their_order(edit_list: Path) -> None:
+    scenes = SPACE.all_scenes(2)
+    names = [f"{row}.png" for row in range(len(scenes))]
+    edit_list.write_text("base_picture,slot,target_picture\n0.png,1,12.png\n0.png,2,2.png\n")
+    straight = read_edit_list(edit_list, scenes, labels=labels_of(scenes, names))
+    order = torch.randperm(len(scenes), generator=torch.Generator().manual_seed(0))
+    mixed = read_edit_list(edit_list, scenes[order], labels=labels_of(scenes, [names[row] for row in order.tolist()]))
+    for edits in (straight, mixed):
+        assert edits.scenes.describe(int(edits.target[0])) == scenes.describe(12)
+        assert edits.scenes.describe(int(edits.base[1])) == scenes.describe(0)
+
+
+@pytest.mark.parametrize(("lines", "message"), [
+    ("base_picture,slot,target_picture\nx.png,1,12.png", "no row of labels.csv have the picture 'x.png'"),
+    ("base_picture,slot,target_picture,base_row\n0.png,1,12.png,3", "is row 0 of labels.csv, and base_row says 3"),
+    ("base_picture,slot,target_picture\nsame.png,1,12.png", "2 rows of labels.csv have the picture 'same.png'"),
+])  # fmt: skip
+def test_a_key_that_names_no_one_row_is_refused(edit_list: Path, lines: str, message: str) -> None:
+    scenes = SPACE.all_scenes(2)
+    names = [f"{row}.png" if row < len(scenes) - 2 else "same.png" for row in range(len(scenes))]
+    edit_list.write_text(lines)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        read_edit_list(edit_list, scenes, labels=labels_of(scenes, names))
+
+
+def test_rows_count_the_labels_where_scenes_of_one_object_stand_among_them(edit_list: Path) -> None:
+    scenes = SPACE.all_scenes(2)
+    edit_list.write_text("base_row,slot,target_row\n1,1,13\n")  # a scene of one object stands first
+    edits = read_edit_list(edit_list, scenes, rows=torch.arange(len(scenes)) + 1)
+    assert (edits.base.tolist(), edits.target.tolist()) == ([0], [12])
+    edit_list.write_text("base_row,slot,target_row\n0,1,13\n")
+    with pytest.raises(ValueError, match="row 0 of the labels is no scene of several objects"):
+        read_edit_list(edit_list, scenes, rows=torch.arange(len(scenes)) + 1)

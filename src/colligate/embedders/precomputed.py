@@ -6,6 +6,7 @@ their content, whatever they are called.
 
 import hashlib
 import io
+import json
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,11 +37,12 @@ _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 def read_vectors(path: Path, labels: Path | World, *, space: ConceptSpace | None = None) -> Embeddings:
     """Vectors from `.safetensors`, `.npy` or `.parquet`, one row for each row of the labels.
 
-    A Parquet file that has columns in common with the labels (`picture`, an id) is joined by them; else the order
-    counts. A safetensors file holds one tensor of any name, or `scenes` (the labels' rows) and `singles` (one vector
-    for each object alone, in the order of object ids); singles are joined after the scenes as scenes of one object. A
-    Parquet file holds one column of lists, or floating columns only. Vectors stay in their own precision and, where the
-    format allows, on disk until they are used.
+    A Parquet file that has columns in common with the labels (`picture`, an id) is joined by them, and so is a
+    safetensors file whose metadata names its rows: `rows`, a JSON list of texts, and `key`, the labels' column that
+    holds them (default: picture). Else, and in .npy, the order counts. A safetensors file holds one tensor of any name,
+    or `scenes` (the labels' rows) and `singles` (one vector for each object alone, in the order of object ids); singles
+    are joined after the scenes as scenes of one object. A Parquet file holds one column of lists, or floating columns
+    only. Vectors stay in their own precision and, where the format allows, on disk until they are used.
 
     Args:
         path: the vectors.
@@ -287,7 +289,7 @@ def _read_safetensors(path: Path) -> _File:
 
     try:
         with safe_open(path, framework="pt") as file:
-            return _File({name: file.get_tensor(name) for name in sorted(file.keys())}, file.metadata() or {})
+            tensors, metadata = {name: file.get_tensor(name) for name in sorted(file.keys())}, file.metadata() or {}
     except MemoryError:
         raise
     except Exception as error:  # whatever the library raises here is of the file
@@ -295,6 +297,28 @@ def _read_safetensors(path: Path) -> _File:
             "broken safetensors file" if isinstance(error, SafetensorError) else "safetensors file that can't be read"
         )
         raise ValueError(f"{path} is a {kind} ({first_line(error)}); save the vectors again.") from None
+    return _named_rows(path, _File(tensors, metadata))
+
+
+def _named_rows(path: Path, file: _File) -> _File:
+    """The file with a table of the names that its metadata gives its rows, where they do.
+
+    Raises:
+        ValueError: `rows` isn't a JSON list of a text for each row.
+    """
+    if "rows" not in file.metadata or len(file.tensors) != 1:
+        return file
+    num = len(next(iter(file.tensors.values())))
+    try:
+        names = json.loads(file.metadata["rows"])
+    except (ValueError, RecursionError):
+        names = None
+    if not isinstance(names, list) or len(names) != num or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{path}: its metadata `rows` must be a JSON list of {num} texts, one for each row.")
+    column = composed(file.metadata.get("key", "picture"))
+    metadata = {name: text for name, text in file.metadata.items() if name != "rows"}
+    table = Table(path, (column,), num, lambda name: names)
+    return _File(file.tensors, metadata, table, (column,))
 
 
 def _read_npy(path: Path) -> Tensor:

@@ -2,16 +2,19 @@
 
 Two kinds of table (CSV or Parquet), told apart by their columns; others are ignored.
 
-    base_row,slot,target_row                                       rows of the labels, slots from 1
+    base_row,slot,target_row                                       rows of the labels from 0, slots from 1
     attr1,noun1,attr2,noun2,target_attr,edited_slot,control_row    the authors' lists, which name values
 
-Every line is checked: the target must be the base scene with one object exchanged.
+A list by rows may name them by a column of the labels instead: base_picture,slot,target_picture for labels with a
+column `picture`. Where it has such columns they count, whatever the rows' order. Every line is checked: the target must
+be the base scene with one object exchanged.
 """
 
 import csv
 import io
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Int
@@ -19,7 +22,8 @@ from torch import Tensor
 
 from colligate.geometry.interventions import Edits
 from colligate.scenes.space import Scenes
-from colligate.scenes.tables import Table, read_table
+from colligate.scenes.tables import Table, read_table, shown
+from colligate.scenes.words import composed
 
 ROWS = ("base_row", "slot", "target_row")
 """Columns of a list of edits by rows."""
@@ -27,17 +31,27 @@ VALUES = ("attr1", "noun1", "attr2", "noun2", "target_attr", "edited_slot", "con
 """Columns of the authors' lists: value indices of the edited concept (attr) and of the other one (noun)."""
 
 
-def read_edit_list(path: Path, scenes: Scenes, *, concept: str | None = None) -> Edits:
+def read_edit_list(
+    path: Path,
+    scenes: Scenes,
+    *,
+    concept: str | None = None,
+    labels: Table | None = None,
+    rows: Int[Tensor, " scene"] | None = None,
+) -> Edits:
     """Read which edits to make.
 
     Args:
         path: the list.
-        scenes: the scenes that its rows count; every scene of a list by values must stand there once.
+        scenes: the scenes that are edited; every scene of a list by values must stand there once.
         concept: the concept that a list by values edits. By default the one under which every line is consistent: its
             indices fit, and its target is the base scene with that value exchanged.
+        labels: the table of labels, by whose columns a list may name its rows.
+        rows: the row of the labels that shows each scene; by default every row does, in order.
 
     Raises:
-        ValueError: columns of neither kind, a cell that isn't a row, slot or value, a target that isn't the base scene
+        ValueError: columns of neither kind, a cell that isn't a row, slot or value, a key that no row of the labels has
+            or that several have, keys and rows that name different ones, a target that isn't the base scene
             with one object exchanged, or a list that fits no concept or both.
 
     Example:
@@ -50,15 +64,18 @@ def read_edit_list(path: Path, scenes: Scenes, *, concept: str | None = None) ->
         ...     read_edit_list(path, scenes).slot.tolist()
         [0, 1]
     """
-    table = read_table(path)
-    if set(ROWS) <= set(table.names):
-        base, slot, target = (_whole_numbers(table, name) for name in ROWS)
+    table, of = read_table(path), _Shown(scenes, rows)
+    keys = {end: _keys(table, labels, end) for end in ("base", "target")}
+    if "slot" in table.names and all(keys[end] or f"{end}_row" in table.names for end in keys):
+        base, target = (_rows_named(table, labels, end, keys[end]) for end in ("base", "target"))
+        slot = _whole_numbers(table, "slot")
         _check_range(table, "slot", slot, 1, scenes.slots)
-        edits = _by_rows(table, scenes, base, slot - 1, target, ROWS)
-        _check_exchange(table, edits, ROWS[2])
+        names = keys["base"] or ROWS[0], "slot", keys["target"] or ROWS[2]
+        edits = _by_rows(table, of, base, slot - 1, target, names)
+        _check_exchange(table, edits, names[2])
         return edits
     if set(VALUES) <= set(table.names):
-        return _by_values(table, scenes, concept)
+        return _by_values(table, of, concept)
     raise ValueError(
         f"{path} has the columns {', '.join(table.names)}; a list of edits has {', '.join(ROWS)} "
         f"(or {', '.join(VALUES)})."
@@ -82,6 +99,68 @@ def edit_list_bytes(edits: Edits) -> bytes:
     return text.getvalue().encode()
 
 
+class _Shown(NamedTuple):
+    """Scenes, and the row of the labels that shows each; None where every row does, in order."""
+
+    scenes: Scenes
+    rows: Int[Tensor, " scene"] | None
+
+    def place(self, table: Table, name: str, rows: Tensor) -> Tensor:
+        """Where these rows of the labels stand among the scenes.
+
+        Raises:
+            ValueError: there is no such row, or it shows no scene of several objects.
+        """
+        if self.rows is None:
+            _check_range(table, name, rows, 0, len(self.scenes) - 1)
+            return rows
+        places = torch.full((int(self.rows.max()) + 1,), -1)
+        places[self.rows] = torch.arange(len(self.rows))
+        _check_range(table, name, rows, 0, len(places) - 1)
+        alone = (places[rows] < 0).nonzero()[:, 0].tolist()
+        if alone:
+            raise ValueError(
+                f"{table.where(alone[0], name)}: row {int(rows[alone[0]])} of the labels is no scene of several "
+                "objects; edit one that is."
+            )
+        return places[rows]
+
+
+def _keys(table: Table, labels: Table | None, end: str) -> str:
+    """The column of the list that names rows of the labels by a column of theirs; "" for none."""
+    named = [f"{end}_{name}" for name in (() if labels is None else labels.names)]
+    return next((name for name in named if name in table.names and name != f"{end}_row"), "")
+
+
+def _rows_named(table: Table, labels: Table | None, end: str, key: str) -> Tensor:
+    """The rows of the labels that a list names, by its key where it has one.
+
+    Raises:
+        ValueError: a key that no row has, or several; a row that is another than the key's.
+    """
+    counted = _whole_numbers(table, f"{end}_row") if f"{end}_row" in table.names else None
+    if not key or labels is None:
+        assert counted is not None
+        return counted
+    column = key.removeprefix(f"{end}_")
+    places: dict[str, list[int]] = {}
+    for row, cell in enumerate(labels.cells(column)):
+        places.setdefault(composed(cell.strip()), []).append(row)
+    named = list[int]()
+    for row, cell in enumerate(table.cells(key)):
+        held = places.get(composed(cell.strip()), [])
+        if len(held) != 1:
+            what = "no row" if not held else f"{len(held)} rows"
+            raise ValueError(f"{table.where(row, key)}: {what} of {labels.path.name} have the {column} {shown(cell)}.")
+        if counted is not None and int(counted[row]) != held[0]:
+            raise ValueError(
+                f"{table.where(row, key)}: {shown(cell)} is row {held[0]} of {labels.path.name}, and {end}_row says "
+                f"{int(counted[row])}; leave one of the two columns out."
+            )
+        named.append(held[0])
+    return torch.tensor(named, dtype=torch.int64)
+
+
 def _whole_numbers(table: Table, name: str) -> Int[Tensor, " edit"]:
     cells = table.cells(name)
     numbers: list[int] = []
@@ -101,9 +180,14 @@ def _check_range(table: Table, name: str, numbers: Tensor, low: int, high: int) 
         )
 
 
-def _by_rows(table: Table, scenes: Scenes, base: Tensor, slot: Tensor, target: Tensor, names: Sequence[str]) -> Edits:
-    for name, rows in ((names[0], base), (names[2], target)):
-        _check_range(table, name, rows, 0, len(scenes) - 1)
+def _by_rows(table: Table, of: _Shown, base: Tensor, slot: Tensor, target: Tensor, names: Sequence[str]) -> Edits:
+    scenes = of.scenes
+    base, target = of.place(table, names[0], base), of.place(table, names[2], target)
+    return _checked(table, scenes, base, slot, target, names)
+
+
+def _checked(table: Table, scenes: Scenes, base: Tensor, slot: Tensor, target: Tensor, names: Sequence[str]) -> Edits:
+    """The edits, none of an empty slot."""
     empty = (~scenes.filled[base, slot]).nonzero()[:, 0].tolist()
     if empty:
         raise ValueError(
@@ -129,8 +213,8 @@ def _check_exchange(table: Table, edits: Edits, name: str) -> None:
         )
 
 
-def _by_values(table: Table, scenes: Scenes, concept: str | None) -> Edits:
-    space = scenes.space
+def _by_values(table: Table, of: _Shown, concept: str | None) -> Edits:
+    scenes, space = of.scenes, of.scenes.space
     if space.num_concepts != 2 or scenes.slots != 2:
         raise ValueError(
             f"{table.path} lists edits of two concepts in two slots, but these scenes have {space.num_concepts} and "
@@ -142,7 +226,7 @@ def _by_values(table: Table, scenes: Scenes, concept: str | None) -> Edits:
     errors: list[ValueError] = []
     for which in tried:
         try:
-            found.append(_for_concept(table, scenes, columns, which))
+            found.append(_for_concept(table, of, columns, which))
         except ValueError as error:
             errors.append(error)
     if len(found) == 1:
@@ -157,12 +241,12 @@ def _by_values(table: Table, scenes: Scenes, concept: str | None) -> Edits:
     )
 
 
-def _for_concept(table: Table, scenes: Scenes, columns: dict[str, Tensor], concept: int) -> Edits:
+def _for_concept(table: Table, of: _Shown, columns: dict[str, Tensor], concept: int) -> Edits:
     """The edits, taking attr for values of this concept and noun for those of the other."""
-    space, other = scenes.space, 1 - concept
+    scenes, space, other = of.scenes, of.scenes.space, 1 - concept
     for name in VALUES[:5]:
-        of = other if name.startswith("noun") else concept
-        _check_range(table, name, columns[name], 0, space.sizes[of] - 1)
+        which = other if name.startswith("noun") else concept
+        _check_range(table, name, columns[name], 0, space.sizes[which] - 1)
     _check_range(table, "edited_slot", columns["edited_slot"], 1, 2)
     values = torch.empty(table.num_rows, 2, 2, dtype=torch.int64)
     for slot in (0, 1):
@@ -183,7 +267,8 @@ def _for_concept(table: Table, scenes: Scenes, columns: dict[str, Tensor], conce
             f"{table.where(repeated[0], 'attr1')}: the scene {named.describe(repeated[0])!r} stands in several rows; "
             f"list the edits by {', '.join(ROWS)}."
         )
-    edits = _by_rows(table, scenes, base, slot, columns["control_row"], ("attr1", "edited_slot", "control_row"))
+    target = of.place(table, "control_row", columns["control_row"])
+    edits = _checked(table, scenes, base, slot, target, ("attr1", "edited_slot", "control_row"))
     values[torch.arange(table.num_rows), slot, concept] = columns["target_attr"]
     wrong = (scenes.ids[edits.target] != Scenes(space, values).ids).nonzero()[:, 0].tolist()
     if wrong:

@@ -103,7 +103,10 @@ def study(
             rows += with_random_init(_normalized_rows(subject, clock), [], NO_LEVEL.format("raw vectors"))
             rows += with_random_init(_depth_rows(subject, config, source, clock), [], NO_LEVEL.format("output"))
         if config.edits is not None:
-            replayed = replay_rows(subject, read_edit_list(config.edits, subject.scenes))
+            several = (source.embeddings.scenes.counts > 1).nonzero()[:, 0]
+            labels = None if source.world is None else source.world.table
+            edits = read_edit_list(config.edits, subject.scenes, labels=labels, rows=several)
+            replayed = replay_rows(subject, edits)
             rows += with_random_init(replayed, [], NO_LEVEL.format("own edits"))
         figures: dict[str, object] = {}
         if only is None:

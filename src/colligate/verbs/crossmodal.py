@@ -72,7 +72,9 @@ def open_two_towers(config: SourceConfig, report: Report | None = None, inputs: 
     """
     inputs = inputs or Inputs()
     if inputs.embeddings is not None or (config.of_vectors and inputs.model is None):
-        raise ValueError("Queries need a model that reads text; give an embedder's name or a model, not a file of vectors.")
+        raise ValueError(
+            "Queries need a model that reads text; give an embedder's name or a model, not a file of vectors."
+        )
     model, world, own = open_model(config, inputs)
     text_side, scene_side = query_tower(model), scene_tower(model, world, config.tower)
     embeddings = embed(scene_side, world, store=store_of(config), progress=progress_of(report), report=report)
