@@ -546,7 +546,7 @@ FAULTS = {
     "raise RuntimeError('expected Half\\nException raised from here')": "make raised RuntimeError: expected Half (",
     "raise RuntimeError('DefaultCPUAllocator: not enough memory: you tried to allocate 9')": "Memory ran out",
     "raise torch.OutOfMemoryError('CUDA out of memory. Tried to allocate 9 GiB')": "Memory ran out",
-    "return torch.full((len(items), 4), torch.nan)": "The Tower tower gave NaN or infinity for rows 0, 1",
+    "return torch.full((len(items), 4), torch.nan)": "The Tower tower gave NaN or infinity for rows 1, 2",
     "return torch.zeros(len(items), 2, 2)": "expected one floating vector each",
     "raise MemoryError": "Memory ran out",
     "raise NotImplementedError": "failing:make raised NotImplementedError (",

@@ -14,7 +14,7 @@ LARGEST, SMALLEST = 1e15, 1e-15
 """Between which the largest number of vectors must lie: then sums of squares fit into single precision."""
 
 
-def _listed(rows: Sequence[int]) -> str:
+def listed_rows(rows: Sequence[int]) -> str:
     """Rows as a table shows them, counted from 1: the first eight, and how many more."""
     return ", ".join(str(row + 1) for row in rows[:8]) + (f" and {len(rows) - 8:,} more" if len(rows) > 8 else "")
 
@@ -61,7 +61,7 @@ class Embeddings:
             raise ValueError("There are no scenes to study; the table of scenes is empty.")
         bad = (~torch.isfinite(vectors)).any(1).nonzero()[:, 0].tolist()
         if bad:
-            raise ValueError(f"Vectors hold NaN or infinity in rows {_listed(bad)}; embed those again.")
+            raise ValueError(f"Vectors hold NaN or infinity in rows {listed_rows(bad)}; embed those again.")
         self._check_sizes()
 
     def _check_sizes(self) -> None:
@@ -70,9 +70,9 @@ class Embeddings:
         huge = (largest > LARGEST).nonzero()[:, 0].tolist()
         if huge:
             raise ValueError(
-                f"Vectors hold numbers as large as {float(largest.max()):.3g} in rows {_listed(huge)}, whose squares "
-                "are too large to compute with; embed those again, or divide all vectors by one number, to below "
-                f"{LARGEST:g}."
+                f"Vectors hold numbers as large as {float(largest.max()):.3g} in rows {listed_rows(huge)}, whose "
+                "squares are too large to compute with; embed those again, or divide all vectors by one number, to "
+                f"below {LARGEST:g}."
             )
 
     def __len__(self) -> int:
@@ -108,7 +108,7 @@ class Embeddings:
         lengths = wide.norm(dim=1, keepdim=True)
         zero = (lengths[:, 0] == 0).nonzero()[:, 0].tolist()
         if zero:
-            raise ValueError(f"Vectors in rows {_listed(zero)} are zero and have no direction; embed those again.")
+            raise ValueError(f"Vectors in rows {listed_rows(zero)} are zero and have no direction; embed those again.")
         return replace(self, vectors=wide / lengths, provenance={**self.provenance, "normalized": True})
 
     def collapse(self) -> tuple[str, ...]:

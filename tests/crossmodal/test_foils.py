@@ -380,7 +380,7 @@ def test_pictures_of_foils_are_opened_like_all_others(tmp_path: Path):
 def test_what_cannot_be_compared_is_told():
     text = load_model("oracle:pair-bag:8").towers["text"]
     table = FoilTable("mine", torch.tensor([0, 5]), ("a cat", "a dog"), ("a dog", "a cat"))
-    with pytest.raises(ValueError, match="points at picture 5 of 3"):
+    with pytest.raises(ValueError, match="points at picture 6 of 3"):
         judge_foils(torch.zeros(3, 8), text, table)
     with pytest.raises(ValueError, match="9 wide and texts' 8"):
         judge_foils(torch.zeros(6, 9), text, table)

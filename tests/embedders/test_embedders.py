@@ -519,12 +519,12 @@ def test_captions_that_are_too_long_are_named_by_their_rows(world: World, tiny: 
         f"a {'red ' * 20}one" if row == 8 else text for row, text in enumerate(cast("list[str]", world.items("text")))
     )
     with pytest.raises(
-        UnreadableItemsError, match=r"^Caption 8 takes 23 tokens .*; change it, or leave it out\.$"
+        UnreadableItemsError, match=r"^Caption 9 takes 23 tokens .*; change it, or leave it out\.$"
     ) as of_world:
         embed(tower, replace(world, captions=said), rows=torch.tensor([3, 8]))
     assert list(of_world.value.reasons) == [8]
     assert [*embed_layers(tower, world, rows=torch.tensor([3]))]
-    with pytest.raises(UnreadableItemsError, match=r"^Caption 8 takes"):
+    with pytest.raises(UnreadableItemsError, match=r"^Caption 9 takes"):
         embed_layers(tower, replace(world, captions=said), rows=torch.tensor([3, 8]))
 
 
@@ -535,7 +535,7 @@ def test_vectors_that_are_not_finite_name_their_rows(world: World) -> None:
             vectors[1] = float("nan")
             return vectors
 
-    with pytest.raises(WorkError, match="rows 1"):
+    with pytest.raises(WorkError, match="rows 2"):
         embed(Broken(), world, rows=torch.arange(3))
 
 
@@ -550,7 +550,7 @@ def test_vectors_that_are_not_finite_are_never_kept(world: World, tmp_path: Path
 
     tower, store = Broken(), Store(tmp_path)
     for _ in range(2):
-        with pytest.raises(WorkError, match="The Broken tower gave NaN or infinity for rows 3; its weights may be"):
+        with pytest.raises(WorkError, match="The Broken tower gave NaN or infinity for rows 4; its weights may be"):
             embed(tower, world, rows=torch.tensor([7, 3, 5]), store=store)
     assert not list(tmp_path.rglob("*.safetensors"))
     tower.broken = False

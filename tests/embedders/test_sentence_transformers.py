@@ -183,7 +183,7 @@ def test_modules_of_others_are_not_imported(tiny: Callable[[str], Path], tmp_pat
 def test_a_caption_that_would_be_cut_is_refused(tiny: Callable[[str], Path]) -> None:
     tower = load_model(f"sbert:{tiny('sbert')}").towers["text"]
     assert tower.embed(["red " * 30]).shape == (1, 32)  # 30 words and two special tokens fit exactly
-    with pytest.raises(ValueError, match="Caption 1 takes 33 tokens and this tower reads 32"):
+    with pytest.raises(ValueError, match="Caption 2 takes 33 tokens and this tower reads 32"):
         tower.embed(["red", "red " * 31])
 
 

@@ -130,7 +130,7 @@ def test_a_pooling_for_one_tower_leaves_the_other_as_it_is(tiny: Callable[[str],
 
 
 def test_a_caption_that_would_be_cut_is_refused(tiny: Callable[[str], Path]) -> None:
-    with pytest.raises(ValueError, match="Caption 0 takes 21 tokens and this tower reads 20"):
+    with pytest.raises(ValueError, match="Caption 1 takes 21 tokens and this tower reads 20"):
         network_tower(tiny("siglip"), "text").embed(["red " * 20])
 
 
@@ -257,7 +257,7 @@ def test_captions_that_the_network_can_not_read_are_named(added_token: Callable[
     for name in ("config.json", "model.safetensors"):
         shutil.copy(tiny("clip") / name, folder / name)  # the network as it was, the tokenizer with one token more
     tower = network_tower(folder, "text")
-    with pytest.raises(UnreadableItemsError, match=r"^Caption 1 holds the token '<new>' \(id 54\), and the network "):
+    with pytest.raises(UnreadableItemsError, match=r"^Caption 2 holds the token '<new>' \(id 54\), and the network "):
         tower.embed(["a red cube", "a <new> cube"])
     assert tower.unreadable(["red", "red <|endoftext|> cube"]) == {
         1: "says <|endoftext|>, after which this tower reads nothing"

@@ -173,7 +173,7 @@ def test_subgrids_keep_the_first_values_and_cut_the_captions_words() -> None:
         ({"captions": ("a", "b")}, "2 captions for 4 scenes"),
         ({"parts": ("fit",)}, "1 parts for 4 scenes"),
         ({"pictures": (Path("a.png"),)}, "1 pictures for 4 scenes"),
-        ({"parts": ("fit", "fit", "train", "test")}, "row 2: 'train' is no part"),
+        ({"parts": ("fit", "fit", "train", "test")}, "row 3: 'train' is no part"),
         ({"captions": CaptionTemplate("a {color}")}, "never says the shape"),
         ({"pictures": Canvas(shape="color", color="shape")}, "No colour is called 'square'"),
     ],

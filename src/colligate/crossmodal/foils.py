@@ -303,7 +303,9 @@ def judge_foils(pictures: Float[Tensor, "picture dim"], tower: Tower, table: Foi
         (0.5, 1.0)
     """
     if len(table.rows) and int(table.rows.max()) >= len(pictures):
-        raise ValueError(f"{table.name} points at picture {int(table.rows.max())} of {len(pictures)}; give its vector.")
+        raise ValueError(
+            f"{table.name} points at picture {int(table.rows.max()) + 1} of {len(pictures)}; give its vector."
+        )
     texts, place = embed_texts(tower, (*table.captions, *table.foils))
     if texts.shape[1] != pictures.shape[1]:
         raise ValueError(

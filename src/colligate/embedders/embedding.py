@@ -15,7 +15,7 @@ from torch import Tensor
 
 from colligate.embedders.towers import Tower
 from colligate.embedders.unreadable import UnreadableItemsError
-from colligate.embeddings import Embeddings, check_scale
+from colligate.embeddings import Embeddings, check_scale, listed_rows
 from colligate.engine import Report
 from colligate.records import WorkError
 from colligate.scenes.files import check_files
@@ -260,7 +260,7 @@ def embed_items(tower: Tower, items: Any, rows: Int[Tensor, " row"] | None = Non
     Args:
         tower: anything with `embed`.
         items: what it reads.
-        rows: which rows of a world they are, for the message; None: counted from 0.
+        rows: which rows of a world they are, for the message; None: their places.
 
     Raises:
         UnreadableItemsError: the tower can't read some of them; it names them by their rows.
@@ -319,9 +319,8 @@ def checked(tower: Tower, given: Any, rows: Int[Tensor, " row"]) -> Tensor:
         )
     bad = rows[~torch.isfinite(found).all(1)].tolist()
     if bad:
-        more = f" and {len(bad) - 8} more" if len(bad) > 8 else ""
         raise WorkError(
-            f"The {name} tower gave NaN or infinity for rows {', '.join(map(str, bad[:8]))}{more}; "
+            f"The {name} tower gave NaN or infinity for rows {listed_rows(bad)}; "
             "its weights may be broken, or its dtype too narrow: try dtype float32."
         )
     return found

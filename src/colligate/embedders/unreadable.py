@@ -11,18 +11,18 @@ class UnreadableItemsError(ValueError):
     """Some items can't be read as they are; the others can.
 
     Attributes:
-        reasons: row of an item -> why, such as "takes 82 tokens and this tower reads 77". Rows are places among the
-            items that were given, or the rows of a world that hold them.
+        reasons: row of an item (from 0; messages count from 1) -> why, such as "takes 82 tokens and this tower reads
+            77". Rows are places among the items that were given, or the rows of a world that hold them.
         captions: row of an item -> its text.
 
     Example:
         >>> str(UnreadableItemsError({1: "takes 82 tokens and this tower reads 77"}, {1: "a red cube ..."}))
-        "Caption 1 takes 82 tokens and this tower reads 77 ('a red cube ...'); change it, or leave it out."
+        "Caption 2 takes 82 tokens and this tower reads 77 ('a red cube ...'); change it, or leave it out."
     """
 
     def __init__(self, reasons: Mapping[int, str], captions: Mapping[int, str]) -> None:
         self.reasons, self.captions = dict(sorted(reasons.items())), dict(captions)
-        told = [f"{row} {why} ({_short(self.captions[row])})" for row, why in list(self.reasons.items())[:NAMED]]
+        told = [f"{row + 1} {why} ({_short(self.captions[row])})" for row, why in list(self.reasons.items())[:NAMED]]
         more = f"; and {len(self.reasons) - NAMED} more" if len(self.reasons) > NAMED else ""
         which = "it" if len(self.reasons) == 1 else "them"
         super().__init__(f"Caption {'; '.join(told)}{more}; change {which}, or leave {which} out.")

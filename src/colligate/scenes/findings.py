@@ -1,6 +1,6 @@
 """What a world holds, what it lacks for a balanced design, and how it can be divided: in sentences."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import prod
@@ -113,7 +113,7 @@ def _missing(scenes: Scenes) -> tuple[str, ...]:
     absent = (held == 0).nonzero()[:, 0].tolist()
     if absent:
         found.append(
-            f"Objects that never occur: {len(absent):,} ({_listed(space.describe_object(o) for o in absent[:5])})."
+            f"Objects that never occur: {len(absent):,} ({_first([space.describe_object(o) for o in absent])})."
         )
     several = scenes[scenes.counts > 1]
     if not len(several):
@@ -196,10 +196,15 @@ def of_pictures(world: World) -> tuple[str, ...]:
     found = check_files(world.pictures, world.scenes)
     others = unlisted(world.pictures)
     if others:
-        first = _listed(other.name for other in others[:5])
+        first = _first([other.name for other in others])
         found += (f"Pictures that lie beside those and that no row names: {len(others):,} ({first}).",)
     return ("All pictures open.", *found)
 
 
 def _listed(words: Iterable[str]) -> str:
     return ", ".join(words)
+
+
+def _first(words: Sequence[str]) -> str:
+    """The first five, where the number of all was said before."""
+    return _listed(words[:5]) + (", ..." if len(words) > 5 else "")

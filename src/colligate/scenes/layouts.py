@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from colligate.scenes.tables import Table, shown
+from colligate.scenes.tables import Table, listed, shown
 
 _SLOT_COLUMN = re.compile(r"slot(\d+)_(.+?)(_word)?")
 _OBJECT_COLUMN = re.compile(r"object(\d+)_(.+?)(_idx)?")
@@ -75,7 +75,7 @@ def layout_of(table: Table) -> Layout:
         return Layout(_PUG_COLUMNS, {}, _PUG_WORDS)
     raise ValueError(
         f"{table.path} has no columns of labels, such as slot1_color; its columns are "
-        f"{', '.join(map(shown, table.names[:12])) or 'none'}."
+        f"{listed([shown(name) for name in table.names]) or 'none'}."
     )
 
 

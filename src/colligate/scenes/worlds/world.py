@@ -69,7 +69,7 @@ class World:
         for row, part in enumerate(self.parts or ()):
             if part not in PARTS:
                 raise ValueError(
-                    f"World {self.name!r}, row {row}: {part!r} is no part of a split ({', '.join(PARTS)})."
+                    f"World {self.name!r}, row {row + 1}: {part!r} is no part of a split ({', '.join(PARTS)})."
                 )
         if isinstance(self.captions, CaptionTemplate):
             self.captions.check(self.scenes.space)
