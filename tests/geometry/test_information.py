@@ -210,3 +210,11 @@ def test_axes_along_which_all_tokens_are_alike_are_no_number_that_is_none(told: 
     split = ByScene().split(scenes, seed=0)
     ratio = attention_information(tokens, mask, scenes, split).ratio
     assert ratio == pytest.approx(float(told), abs=0.05)
+
+
+def test_tokens_that_are_all_alike_tell_nothing():
+    scenes = ConceptSpace(color=4, shape=4).all_scenes(2)
+    mask = torch.ones(len(scenes), 2, dtype=torch.bool)
+    split = ByScene().split(scenes, seed=0)
+    told = attention_information(torch.ones(len(scenes), 2, 5), mask, scenes, split, steps=60)
+    assert told.ratio == pytest.approx(0, abs=0.05)
