@@ -104,10 +104,19 @@ def look_over(folder: Path, *configs: str) -> None:
 
 
 def _counts_fit(told: Any, path: Path, most: int) -> None:
-    """No count in a config is larger than what a file of weights could hold of it: each would be a loop."""
+    """No count in a config is larger than what a file of weights could hold of it: each would be a loop.
+
+    And what is added to a variance before its root is taken (..._eps) is a number, or the first text would fail.
+    """
     for name, value in told.items() if isinstance(told, Mapping) else enumerate(told):
         if isinstance(value, Mapping | list):
             _counts_fit(value, path, most)
+        elif (
+            isinstance(name, str)
+            and name.endswith("_eps")
+            and (isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"))
+        ):
+            raise ValueError(f"{path} says {name}: {value!r}; it must be a small number: fetch the model again.")
         elif type(value) is int and isinstance(name, str) and value > most and _counts(name):
             raise ValueError(
                 f"{path} says {name}: {value:,}, more than the weights beside it can hold (at most {most:,}); fetch "

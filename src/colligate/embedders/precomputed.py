@@ -373,6 +373,9 @@ def _read_parquet(path: Path) -> _File:
         ) from None
     except Exception as error:  # whatever the library raises here is of the file
         raise ValueError(f"{path} is a broken Parquet file ({first_line(error)}); save it again.") from None
+    twice = [name for name in table.column_names if table.column_names.count(name) > 1]
+    if twice:
+        raise ValueError(f"{path} has the column {twice[0]!r} twice; keep one of them.")
     are_lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
     lists = [field.name for field in table.schema if any(is_list(field.type) for is_list in are_lists)]
     if len(lists) > 1:

@@ -223,7 +223,7 @@ def _read_parquet(path: Path, *, lists: bool) -> Table:
             words = [] if listed else [name]
             column = pq.ParquetFile(path, read_dictionary=words).read(columns=[name]).column(name)
             given = [value for chunk in column.chunks for value in _of_chunk(chunk)]
-        except (pa.ArrowException, OSError, KeyError, TypeError, OverflowError) as error:
+        except (pa.ArrowException, OSError, LookupError, TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"{path}, column {name}: broken ({first_line(error)}); save it again.") from None
         if len(given) != num_rows:
             raise ValueError(f"{path}, column {name}: broken ({len(given)} cells of {num_rows} rows); save it again.")
