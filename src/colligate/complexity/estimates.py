@@ -79,10 +79,8 @@ class Scorer:
         )  # fmt: skip
         if bool(totals.isnan().any()):
             return Estimate(None, reason="not measured under this protocol")
-        objects = swaps.objects[pairs]
-        values = self.curves.embeddings.scenes.space.object_values(objects.clamp(min=0))
-        values = values.masked_fill(objects[..., None] < 0, -1)
-        found = Intervals(objects, values, over=self.curves.settings.over).explained(errors, totals)
+        sharing = swaps.shared(pairs, self.curves.embeddings.scenes.space)
+        found = Intervals(*sharing, over=self.curves.settings.over).explained(errors, totals)
         if found.low is None or bool(((errors - totals).abs() > BLIND * totals).any()):
             return found
         return replace(found, value=0.0, low=0.0, high=0.0, reason=None)

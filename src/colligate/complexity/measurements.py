@@ -5,10 +5,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 import torch
+from torch import Tensor
 
 from colligate.complexity.approximators import Approximator
 from colligate.complexity.areas import summary_rows
-from colligate.complexity.code_length import CodeSettings, code_lengths
+from colligate.complexity.code_length import START, CodeSettings, Gaussian, code_lengths
+from colligate.complexity.contrast import Swaps
 from colligate.complexity.curves import Curves, CurveSettings, coverage_curve
 from colligate.complexity.estimates import Scorer, row_of, unsound
 from colligate.complexity.families import STRICT_FAMILIES, family
@@ -80,7 +82,7 @@ def complexity_rows(
         report("intervals", 0, 1)
     rows = curve_rows(curves) + summary_rows(curves, settings.reach) + axis_rows(curves)
     if settings.to_code and settings.curves.protocol == "strict":
-        rows += code_rows(curves.embeddings, settings, report)
+        rows += code_rows(curves.embeddings, settings, report, curves.swaps)
     return rows
 
 
@@ -174,27 +176,53 @@ def fallen_back(point: Point) -> str | None:
     return f"validation took {words[0]} in {len(words)} of {len(point.chosen)} splits" if words else None
 
 
+UNCODED = (
+    "no contrast is coded: it takes a block of objects that completes a scene and its swap, in every order, with at "
+    f"least {START} such pairs among the held-out objects revealed before, and vectors that differ between the two"
+)
+
+
 def code_rows(
-    embeddings: Embeddings, settings: ComplexitySettings, report: Callable[[str, int, int], None] | None = None
+    embeddings: Embeddings,
+    settings: ComplexitySettings,
+    report: Callable[[str, int, int], None] | None = None,
+    swaps: Swaps | None = None,
 ) -> list[Row]:
-    """Bits per scene of each family, and how many fewer than the Gaussian baseline's, with their intervals."""
+    """Bits per scene, and per contrast of a scene and its swap, of each family, and how many fewer than the Gaussian's.
+
+    Both with their intervals. A family that predicts no contrast saves none: that is no estimate, and has no width.
+    """
+    swaps = swaps or Swaps.of(embeddings.scenes)
     schedule = Schedule(steps=settings.curves.steps)
     families = [family(one, schedule) if isinstance(one, str) else one for one in settings.to_code]
     try:
-        lengths = code_lengths(embeddings, families, settings.code, report=report)
+        lengths = code_lengths(embeddings, families, settings.code, swaps=swaps, report=report)
     except ValueError as error:
         return [Row(id="complexity.bits", on="test", reason=str(error))]
-    base = lengths[0]
+    base, over = lengths[0], settings.curves.over
     coded = embeddings.scenes[base.rows]
-    intervals = Intervals(coded.objects, coded.values, over=settings.curves.over)
+    intervals = Intervals(coded.objects, coded.values, over=over)
     found = list[Row]()
     for one in lengths:
-        for id, bits in (("bits", one.bits), ("bits_saved", base.bits - one.bits)):
-            if id == "bits_saved" and one is base:
-                continue
-            got = intervals.mean(bits)
-            found.append(Row(
-                id=f"complexity.{id}", on="test", family=one.family, value=got.value, low=got.low, high=got.high,
-                n=got.n, objects=got.objects, seeds=1, reason=got.reason,
-            ))  # fmt: skip
+        found += _coded(one.family, "", one.bits, base.bits, intervals)
+    if not len(base.pairs):
+        return [*found, Row(id="complexity.bits.swap", on="test", reason=UNCODED)]
+    intervals = Intervals(*swaps.shared(base.pairs, embeddings.scenes.space), over=over)
+    for one in lengths:
+        rows = _coded(one.family, ".swap", one.contrast, base.contrast, intervals)
+        found += [
+            replace(row, value=0.0, low=0.0, high=0.0, reason=None) if one.blind and "saved" in row.id else row
+            for row in rows
+        ]
     return found
+
+
+def _coded(name: str, of: str, bits: Tensor, base: Tensor, intervals: Intervals) -> Iterator[Row]:
+    """Bits of a family, and how many fewer than the baseline's (none of its own)."""
+    for id, each in (("bits", bits), ("bits_saved", base - bits)):
+        if id == "bits" or name != Gaussian().name:
+            got = intervals.mean(each)
+            yield Row(
+                id=f"complexity.{id}{of}", on="test", family=name, value=got.value, low=got.low, high=got.high,
+                n=got.n, objects=got.objects, seeds=1, reason=got.reason,
+            )  # fmt: skip

@@ -25,6 +25,11 @@ BITS = (
 )
 """What code length is, and why it and the area may point different ways; for the page and the terminal."""
 
+BITS_APART = (
+    "Bits saved a contrast: the same for a scene minus its swap, where neither has been learned from; exactly 0 for "
+    "whatever is blind to swaps."
+)
+
 
 SUM_ALONE = (
     "Where validation took no product or no hidden layer, a rule is the sum of values, whatever its family could do: "
@@ -246,6 +251,7 @@ def _summary(study: Study, by_family: Mapping[str, Sequence[tuple[float, Row]]])
     table = study.table
     areas = {row.family: row for row in table.families("complexity.area")}
     bits = {row.family: row for row in table.families("complexity.bits_saved")}
+    apart = {row.family: row for row in table.families("complexity.bits_saved.swap")}
     contrasts = {row.family: row for row in table.families("complexity.contrast")}
     coverages = sorted({x for places in by_family.values() for x, _ in places})
     shown = coverages if len(coverages) <= 2 else [coverages[(len(coverages) - 1) // 2], coverages[-2]]
@@ -258,7 +264,7 @@ def _summary(study: Study, by_family: Mapping[str, Sequence[tuple[float, Row]]])
             "rule", area, "ideal bag of concepts", "contrast with swaps, R²",
             *(f"objects, {100 * c:.0f} %" for c in shown), *(f"R², {100 * c:.0f} %" for c in shown),
             "R², random weights", "training R²", "most the fit reached", "validation took", "bits saved a scene",
-            "sound splits",
+            *(("bits saved a contrast",) if apart else ()), "sound splits",
         ),
     )  # fmt: skip
     values = {
@@ -285,6 +291,7 @@ def _summary(study: Study, by_family: Mapping[str, Sequence[tuple[float, Row]]])
             ),
             *words([_taken(values["train_r2"].get((family, shown[-1]))) if shown else ""]),
             builder.value(bits.get(family), 1),
+            *((builder.value(apart.get(family), 1),) if apart else ()),
             Cell(decimals(sound, 2)) if sound is not None else builder.absent(None),
         )
     return builder.build(
@@ -292,6 +299,7 @@ def _summary(study: Study, by_family: Mapping[str, Sequence[tuple[float, Row]]])
         *((CONTRAST,) if contrasts else ()),
         *((_axes(study),) if _axes(study) else ()),
         *(BITS if any(row.value is not None for row in bits.values()) else ()),
+        *((BITS_APART,) if apart else ()),
         *((SUM_ALONE,) if any(_taken(row) for row in values["train_r2"].values()) else ()),
         "Training R² (of the rule that validation took), the most that the fit reached under any penalty, R² of the "
         "model with random weights, and sound splits are those of the largest coverage shown.",
