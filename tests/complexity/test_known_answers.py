@@ -16,7 +16,7 @@ from colligate.embeddings import Embeddings
 from colligate.probes import ProbeSettings
 from colligate.records import Row
 from colligate.report.verdict.claims import Measured
-from colligate.report.verdict.rules import carried
+from colligate.report.verdict.rules import carried, complexity_tile
 from colligate.scenes.space import ConceptSpace
 
 SPACE = ConceptSpace(color=8, shape=8)
@@ -155,3 +155,18 @@ def test_validation_objects_choose_among_rules():
     told = carried(Measured(found))
     assert told.row is not None
     assert told.row.family == "mlp256"
+
+
+def test_a_verdict_names_the_hidden_layers_that_it_leaves_out():
+    why = "not fitted: R2 on scenes of the validation objects is 0.040 below that of bag_quadratic"
+    found = [
+        Row(id="rescaled.complexity.object", on="test", family="additive", coverage=0.8, value=0.0, low=0.0, high=0.0,
+            bag_of_concepts=0.2, n=400, objects=40),
+        Row(id="complexity.adequate", on="test", family="mlp64", coverage=0.8, value=0.0, reason=why),
+        Row(id="complexity.adequate", on="test", family="mlp256", coverage=0.8, value=0.2),
+    ]  # fmt: skip
+    told = carried(Measured(found))
+    assert told.unfitted == ("mlp64",)
+    assert [row.family for row in told.tried] == ["additive"]
+    sentence = complexity_tile(Measured(found), "", "").sentence
+    assert "left out as not fitted (a quadratic bag of concepts explains more): hidden layer of 64 units" in sentence

@@ -11,7 +11,7 @@ from colligate.complexity.curves import Curves
 from colligate.complexity.scoring import Point, Squares
 from colligate.intervals import Estimate, Intervals
 from colligate.measures import bag_of_concepts_level, chance_level
-from colligate.records import Row
+from colligate.records import NOT_FITTED, Row
 
 BLIND = 1e-6
 """Contrasts predicted to be smaller than this share are rounding of 0."""
@@ -106,8 +106,12 @@ def unsound(point: Point) -> str | None:
     for count, what in (
         (sum(i is False for i in point.identified), "not identified"),
         (sum(not s for s in point.seen), "a value never shown"),
-        (sum(not a for a in point.adequate), "not fitted as well as the family can be"),
+        (sum(not a for a in point.adequate) if not point.behind else 0, "not fitted as well as the family can be"),
     ):
         if count:
             words.append(f"{what} in {count} of {total} splits")
+    if point.behind:
+        words.append(
+            f"{NOT_FITTED}R2 on scenes of the validation objects is {point.behind:.3f} below that of bag_quadratic"
+        )
     return "; ".join(words) or None

@@ -135,6 +135,9 @@ def _point_rows(scorer: Scorer, point: Point) -> Iterator[Row]:
         yield row_of(curves, f"complexity.r2.{id}", point, estimate, reason=note, chance=0.0, bag_of_concepts=0.0)
     reason = None if point.validated is not None else "nothing is held out to choose on, or objects aren't read"
     yield row_of(curves, "complexity.validated", point, value=point.validated, reason=reason)
+    held = point.held.r2
+    reason = None if math.isfinite(held) else "nothing is held out to choose on"
+    yield row_of(curves, "complexity.validated_r2", point, value=held if reason is None else None, reason=reason)
     for id, values in (
         ("train_r2", point.train_r2), ("reached_r2", point.reached), ("adequate", point.adequate),
         ("values_seen", point.seen), ("identified", point.identified),
@@ -146,6 +149,8 @@ def _point_rows(scorer: Scorer, point: Point) -> Iterator[Row]:
             reason = "the fitted scenes have one vector" if asked else "a rank says nothing of a flexible family"
         elif id == "train_r2":
             reason = fallen_back(point)
+        elif id == "adequate" and point.behind:
+            reason = note
         mean = sum(given) / len(given) if given else None
         yield row_of(curves, f"complexity.{id}", point, value=mean, reason=reason)
     yield row_of(curves, "complexity.sound", point, value=point.sound)

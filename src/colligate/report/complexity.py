@@ -9,6 +9,7 @@ from colligate.report.questions import Section, Study, call, findings, known, pr
 from colligate.report.tables import Cell, Table, TableBuilder, decimals, words
 from colligate.report.verdict import Measured, Verdict, rule_in_words
 from colligate.report.verdict.claims import percent
+from colligate.report.verdict.rules import not_fitted
 
 HOLLOW = (
     "Hollow: in most splits the objects fitted on don't determine the rule, never show some value, or the fit falls "
@@ -298,6 +299,7 @@ def _summary(study: Study, by_family: Mapping[str, Sequence[tuple[float, Row]]])
         *((area_said(table),) if any(row.value is not None for row in areas.values()) else ()),
         *((CONTRAST,) if contrasts else ()),
         *((_axes(study),) if _axes(study) else ()),
+        *((_unfitted(study),) if not_fitted(table) else ()),
         *(BITS if any(row.value is not None for row in bits.values()) else ()),
         *((BITS_APART,) if apart else ()),
         *((SUM_ALONE,) if any(_taken(row) for row in values["train_r2"].values()) else ()),
@@ -319,6 +321,21 @@ def _axes(study: Study) -> str:
     return (
         f"The {len(shares)} largest principal axes hold {shown} of the variance: R² is about them as far as they go. "
         "The verdict rests on contrasts and probes, which don't depend on the scale of axes."
+    )
+
+
+def _unfitted(study: Study) -> str:
+    """Which hidden layers are not fitted, and at which coverages."""
+    table = study.table
+    found = list[str]()
+    for family in not_fitted(table):
+        at = [row.coverage or 0.0 for row in table.rows if row.id == "complexity.adequate" and row.family == family]
+        where = ", ".join(f"{100 * c:.3g}" for c in at if family in not_fitted(table, (c,)))
+        found.append(f"{rule_in_words(family)} (at {where} %)")
+    return (
+        f"Not fitted: {'; '.join(found)}. A quadratic bag of concepts, in closed form, explains over .02 more of the "
+        "validation objects' scenes there, and hidden layers can come near to it; such points are hollow, and neither "
+        "area nor verdict rests on them."
     )
 
 
