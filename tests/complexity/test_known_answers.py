@@ -179,7 +179,7 @@ def test_products_predict_the_contrasts_of_a_known_product_and_a_sum_none(seed: 
     """The positive control of R2 of the contrast: 10 x 10 values, half of the objects, a sum plus products.
 
     A review found .83 in this setting with its own fits, where a sum had 0 and hidden layers on MiniLM were below 0.
-    Here five draws give .92 to .99, so the band is .8 to 1; below it, products are fitted worse or the measure has changed.
+    Here five draws give .92 to .99, so the band is .8 to 1; below it, products are fitted worse or the measure changed.
     """
     space = ConceptSpace(color=10, shape=10)
     scenes = space.all_scenes(slots=2)
