@@ -212,7 +212,8 @@ def code() -> str:
     """A hash of what makes the numbers."""
     package, own = Path(colligate.__file__).parent, Path(__file__).read_bytes()
     made = [path for part in ("geometry", "probes", "scenes") for path in (package / part).rglob("*.py")]
-    content = [path.read_bytes() for path in sorted([*made, package / "measures.py", package / "fitting.py"])]
+    alone = [package / f"{name}.py" for name in ("measures", "fitting", "intervals")]
+    content = [path.read_bytes() for path in sorted([*made, *alone])]
     start, end = own.index(b"\nclass Parts"), own.index(b"\n@dataclass(frozen=True)\nclass Said")
     return hashlib.sha256(b"".join([*content, own[start:end]])).hexdigest()[:16]
 

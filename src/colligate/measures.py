@@ -231,6 +231,10 @@ def bag_of_concepts_level(
 
 MOST_ARRANGEMENTS = 720
 """Most ways to put a scene's values together that are listed for the ceiling of blindness."""
+COUNTED = "no interval: counted from the values of the scenes, not sampled"
+"""Why the ceiling of blindness has no interval."""
+UNLISTED = "too many ways to put a scene's values together to list them"
+"""Why there is no ceiling of blindness."""
 
 
 def blind_ceiling(
@@ -281,6 +285,19 @@ def blind_ceiling(
         alike = (sets[:, :, None] == sets[:, None]).all(3) & valid[:, None] & valid[:, :, None]
         found[start : start + block] = alike.sum(2).amax(1) / valid.sum(1).clamp(min=1)
     return found[of_scene]
+
+
+def num_distinct(objects: Int[Tensor, "scene slot"]) -> Int[Tensor, " scene"]:
+    """How many different objects each row holds; -1 is none.
+
+    Example:
+        >>> num_distinct(torch.tensor([[3, 1, 3], [-1, 2, -1]])).tolist()
+        [2, 1]
+    """
+    ordered = objects.sort(dim=1).values
+    new = torch.ones_like(ordered, dtype=torch.bool)
+    new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    return (new & (ordered >= 0)).sum(1)
 
 
 def chance_level(present: Bool[Tensor, "scene query"]) -> Float[Tensor, " scene"]:

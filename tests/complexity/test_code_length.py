@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -10,7 +10,10 @@ from torch import Tensor
 
 from colligate.approximation.approximators import Additive, Approximator, Data, Fitted
 from colligate.approximation.code_length import NARROWEST, START, CodeSettings, Gaussian, _code, _stages, code_lengths
+from colligate.approximation.contrast import Swaps
+from colligate.approximation.counts import BagQuadratic
 from colligate.approximation.factors import Search
+from colligate.approximation.measurements import ComplexitySettings, code_rows
 from colligate.approximation.products import ObjectProducts
 from colligate.binding import no_binding, object_product, scene_table
 from colligate.embeddings import Embeddings
@@ -129,3 +132,59 @@ def test_too_few_objects_are_refused():
     embeddings = Embeddings(no_binding(small.space, 2, 8)(small.values).float(), small)
     with pytest.raises(ValueError, match="9 objects can't be revealed in 8 blocks"):
         code_lengths(embeddings, [Additive()])
+
+
+WHOLE = SPACE.all_scenes(slots=2)
+NOISE = torch.randn(4096, 12, generator=torch.Generator().manual_seed(7))
+
+
+def test_a_product_saves_bits_on_the_contrast_and_what_is_blind_to_swaps_exactly_none():
+    vectors = object_product(SPACE, 2, 12)(WHOLE.values).float()
+    found = code_lengths(Embeddings(vectors + 0.05 * NOISE, WHOLE), [Additive(), BagQuadratic(), ObjectProducts()])
+    gaussian, additive, bag, product = found
+    assert len(gaussian.pairs) >= 60
+    assert all(torch.equal(one.pairs, gaussian.pairs) for one in found)
+    assert torch.equal(additive.contrast, gaussian.contrast)
+    assert torch.equal(bag.contrast, gaussian.contrast)
+    assert gaussian.blind
+    assert additive.blind
+    assert bag.blind
+    assert not product.blind
+    assert float(product.contrast.mean()) < 0.85 * float(gaussian.contrast.mean())
+
+
+def test_rows_of_contrasts_stand_beside_those_of_scenes_and_blind_rules_save_none():
+    vectors = object_product(SPACE, 2, 12)(WHOLE.values).float() + 0.05 * NOISE
+    settings = ComplexitySettings(coded=("additive", "object_product"))
+    found = {(row.id, row.family): row for row in code_rows(Embeddings(vectors, WHOLE), settings)}
+    assert len(found) == 10
+    blind, product = (found["complexity.bits_saved.swap", family] for family in ("additive", "object_product"))
+    assert (blind.value, blind.low, blind.high) == (0.0, 0.0, 0.0)
+    assert product.low is not None
+    assert product.low > 0
+    sums = no_binding(SPACE, 2, 12)(WHOLE.values).float()
+    last = code_rows(Embeddings(sums, WHOLE), replace(settings, coded=("additive",)))[-1]
+    assert (last.id, last.value) == ("complexity.bits.swap", None)
+    assert "no contrast is coded" in (last.reason or "")
+
+
+def test_a_contrast_of_noise_costs_a_rule_next_to_nothing_and_saves_nothing():
+    vectors = no_binding(SPACE, 2, 12)(WHOLE.values).float() + 0.5 * NOISE
+    gaussian, product = code_lengths(Embeddings(vectors, WHOLE), [ObjectProducts()])
+    assert -1.0 < float((gaussian.contrast - product.contrast).mean()) < 0.1
+
+
+def test_contrasts_are_coded_of_pairs_that_no_rule_has_learned_from():
+    embeddings = Embeddings(NOISE, WHOLE)
+    found, swaps = code_lengths(embeddings, [])[0], Swaps.of(WHOLE)
+    splits, _ = _stages(WHOLE, CodeSettings())
+    each = [swaps.within(split.test) for split in splits if len(swaps.within(split.validation)) >= START]
+    assert torch.equal(found.pairs, torch.cat(each))
+    for split, pairs in zip(splits, [swaps.within(split.test) for split in splits], strict=True):
+        shown = torch.isin(swaps.group[split.fit], swaps.pairs[pairs])
+        assert not shown.any()
+
+
+def test_a_sum_has_no_contrast_to_code():
+    found = code_lengths(Embeddings(no_binding(SPACE, 2, 12)(WHOLE.values).float(), WHOLE), [Additive()])
+    assert not any(len(one.contrast) for one in found)

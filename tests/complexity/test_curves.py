@@ -10,6 +10,7 @@ import torch
 
 from colligate import engine
 from colligate.approximation.approximators import Additive, Data, Fitted
+from colligate.approximation.counts import count_features
 from colligate.approximation.curves import CurveSettings, coverage_curve
 from colligate.approximation.families import family
 from colligate.approximation.measurements import ComplexitySettings, complexity_rows, curve_rows, summary_rows
@@ -159,6 +160,30 @@ def test_a_fit_below_what_its_family_contains_is_not_adequate():
     assert area.reason is not None
 
 
+def test_a_hidden_layer_that_validation_puts_below_a_closed_form_is_not_fitted():
+    """Counts and their products: the closed form explains everything, and few units of few steps don't."""
+    features = count_features(SCENES)
+    weights = torch.randn(features.shape[1], 24, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    embeddings = Embeddings((features @ weights).float(), SCENES)
+    chosen = settings("additive", "bag_quadratic", "mlp8", coverages=(0.5,), steps=10)
+    curves = coverage_curve(embeddings, chosen)
+    sums, bag, narrow = curves.points
+    assert bag.held.r2 - narrow.held.r2 == pytest.approx(narrow.behind)
+    assert narrow.behind > 0.02
+    assert not any(narrow.adequate)
+    assert not narrow.solid
+    assert not bag.behind
+    assert not sums.behind
+    found = {row.id: row for row in curve_rows(curves) if row.family == "mlp8"}
+    assert found["complexity.adequate"].value == 0
+    assert "not fitted: R2 on scenes of the validation objects is" in (found["complexity.adequate"].reason or "")
+    summary = {(row.id, row.family): row for row in summary_rows(curves)}
+    assert summary["complexity.area", "mlp8"].value is None
+    assert summary["rescaled.complexity.object", "mlp8"].value is None
+    without = coverage_curve(embeddings, replace(chosen, families=("additive", "mlp8")))
+    assert not without.points[1].behind  # there is nothing to hold it against
+
+
 def test_rows_carry_levels_intervals_and_seeds(product):
     rows = curve_rows(product)
     found = [row for row in rows if row.id == "complexity.object" and row.coverage == 0.5]
@@ -268,7 +293,6 @@ def test_unknown_families_are_refused(name):
 
 
 OWN = """
-from colligate.approximation.approximators import Additive
 
 class Mine(Additive):
     name = "mine"

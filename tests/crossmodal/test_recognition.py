@@ -8,7 +8,7 @@ import torch
 
 from colligate.crossmodal.measurements import alignment_rows, recognition_rows, reverse_rows, without_rows
 from colligate.crossmodal.queries import QueryTemplates, QueryVectors, embed_queries, query_tower, scene_tower
-from colligate.crossmodal.recognition import rank_scenes, recognise_queries
+from colligate.crossmodal.recognition import rank_scenes, recognise_both_ways, recognise_queries
 from colligate.embedders import load_model
 from colligate.embedders.towers import Model
 from colligate.embeddings import Embeddings
@@ -68,6 +68,68 @@ def test_recognition_equals_a_slow_reference(known: torch.Tensor | None):
         assert bool(found.swaps[s]) == (bool(foils) and above([scores[o] for o in held], [scores[o] for o in foils]))
 
 
+@pytest.mark.parametrize("slots", [2, 3, 4])
+def test_both_right_equals_a_slow_reference(slots: int):
+    vectors, scenes, queries = drawn(3, slots)
+    able = scenes.filled[:, :2].all(1)
+    values = torch.cat([scenes.values, scenes[able].swap(0, (0, 1)).values])
+    both = Scenes(SPACE, values)
+    table = torch.randn(12, 6, generator=torch.Generator().manual_seed(9))
+    there = torch.where(both.filled[..., None], table[both.objects.clamp(min=0)], 0.0).sum(1)
+    told, queries = there + 0.05, QueryVectors(SPACE, None, table)
+    del vectors
+    found = recognise_both_ways(told, both, queries)
+    seen = 0
+
+    def right(scene: int, other: int) -> bool:
+        held, foils = (set(both.objects[i].tolist()) - {-1} for i in (scene, other))
+        score = [cosine(told[scene], q) for q in queries.objects]
+        return above([score[o] for o in held], [score[o] for o in foils - held])
+
+    ids = both.unordered_ids
+    for s in range(len(both)):
+        hits = list[bool]()
+        for a in range(slots):
+            for b in range(a + 1, slots):
+                if not bool(both.filled[s, a] & both.filled[s, b]):
+                    continue
+                for concept in range(2):
+                    wanted = both[torch.tensor([s])].swap(concept, (a, b)).unordered_ids
+                    partner = (ids == wanted).nonzero()[:, 0]
+                    if len(partner) and int(wanted) != int(ids[s]):
+                        other = int(partner[0])
+                        hits.append(right(s, other) and right(other, s))
+        assert int(found.swaps[s]) == len(hits)
+        if hits:
+            seen += sum(hits)
+            assert float(found.hits[s]) == pytest.approx(sum(hits) / len(hits))
+    assert seen
+
+
+def test_texts_that_are_favoured_do_not_make_a_blind_tower_right_both_ways():
+    """A sum of values and texts with biases: against swaps it may be right in half of the scenes, never in both."""
+    space = ConceptSpace(color=2, shape=8)
+    scenes = space.all_scenes(slots=2)
+    generator = torch.Generator().manual_seed(2)
+    tables = [torch.randn(size, 32, generator=generator) for size in space.sizes]
+    sums = torch.stack([table[scenes.values[..., c]].sum(1) for c, table in enumerate(tables)]).sum(0)
+    objects = space.object_values(torch.arange(16))
+    texts = torch.randn(16, 32, generator=generator)
+    favoured = 20.0 * (objects.sum(1) % 2 == 0)
+    vectors = torch.cat([sums, 4 * torch.ones(len(sums), 1)], dim=1)
+    queries = QueryVectors(space, None, torch.cat([texts, favoured[:, None]], dim=1))
+    found = {row.id: row for row in recognition_rows(Embeddings(vectors, scenes), queries)}
+    one_way, both, blind = (found[f"crossmodal.object.{name}"] for name in ("swap", "swap.both", "blind"))
+    assert one_way.value is not None
+    assert one_way.bag_of_concepts is not None
+    assert one_way.value > one_way.bag_of_concepts + 0.02
+    assert one_way.value <= 0.5
+    assert both.value == 0.0
+    assert both.chance == pytest.approx(1 / 36)
+    assert blind.value is not None
+    assert 0.5 < blind.value < 1  # scenes whose objects share a value are known from their values alone
+
+
 def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch):
     vectors, scenes, queries = drawn()
     whole, ranked = recognise_queries(vectors, scenes, queries), rank_scenes(vectors, scenes, queries)
@@ -106,6 +168,10 @@ def test_pairs_of_towers_answer_as_they_were_made_to(pair: Callable, name: str, 
     found = values_of(rows)
     assert found["crossmodal.concept"] == pytest.approx(concept, abs=0.05)
     assert found["crossmodal.object.swap"] == pytest.approx(swap, abs=0.08)
+    if name == "aligned":
+        assert found["crossmodal.object.swap.both"] > 0.95
+    if name == "bag":
+        assert found["crossmodal.object.swap.both"] == 0.0
     level = next(row for row in rows if row.id == "crossmodal.object").bag_of_concepts
     assert level == pytest.approx(0.514, abs=0.001)  # the exact count for 8 x 3 values and every pair
     assert (found["crossmodal.object"] > 0.9) == (name == "aligned")

@@ -93,6 +93,17 @@ def test_levels_the_ceiling_and_the_noise_band_are_drawn(section):
     assert bands[0]["y"][0] == pytest.approx(100 * (0.4 * 0.2 - 0.01))
 
 
+def test_a_hidden_layer_that_is_not_fitted_is_named_on_the_page_and_in_the_sentence():
+    why = "not fitted: R2 on scenes of the validation objects is 0.040 below that of bag_quadratic"
+    table = [row for row in rows() if (row.family, row.coverage) != ("mlp64", 0.8)]
+    table.append(Row(id="complexity.adequate", on="test", family="mlp64", coverage=0.8, value=0.0, reason=why))
+    study = Study(Measured(table), ("color",), "text", "text8x8", {}, {})
+    section = complexity_section(study, judge(table))
+    assert "Not fitted: hidden layer of 64 units (at 80 %)" in " ".join(section.tables[0].notes)
+    without = complexity_section(Study(Measured(rows()), ("color",), "text", "text8x8", {}, {}), judge(rows()))
+    assert "Not fitted" not in " ".join(without.tables[0].notes)
+
+
 def test_no_line_and_no_shade_runs_to_a_hollow_point(section):
     """Object products are hollow at .2 and .4: what is drawn of them runs from .6 to .8."""
     traces = section.figures[0].spec["data"]

@@ -10,6 +10,7 @@ from colligate.networks.dual import DualEncoder, DualShape
 from colligate.networks.encoders import EncoderShape
 from colligate.scenes.space import ConceptSpace
 from colligate.training.recognition import (
+    PartScenes,
     Queries,
     outcomes,
     part_scenes,
@@ -146,21 +147,55 @@ def test_a_bag_stays_near_its_level_and_a_product_binds(kind, least, most):
     both = {}
     for scene, foils, hit in zip(part.swap_scenes.tolist(), part.foils.tolist(), hits.tolist(), strict=True):
         both.setdefault(frozenset([frozenset(scene), frozenset(foils)]), {})[frozenset(scene)] = hit
+    twice = named["recognition.object.unseen.swaps.both"]
+    assert twice.chance == pytest.approx(1 / 36)
+    assert named["recognition.object.unseen.blind"].value == pytest.approx(_ceiling(part))
     if kind == "bag":  # it has one answer for a scene and its swap
         assert all(sum(of_pair.values()) <= 1 for of_pair in both.values())
+        assert twice.value == 0
+    else:
+        assert (twice.value or 0.0) > 0.95
+
+
+def _ceiling(part: PartScenes) -> float:
+    """Two objects that differ in two concepts: one half; else they are known from their values."""
+    values = SPACE.object_values(part.scenes)
+    return float(torch.where((values[:, 0] != values[:, 1]).all(1), 0.5, 1.0).mean())
+
+
+@pytest.mark.parametrize("slots", [2, 3])
+def test_both_ways_are_those_of_plain_loops(slots: int):
+    g = torch.Generator().manual_seed(3)
+    part = part_scenes(SPACE, torch.arange(16), slots=slots, budget=80, seed=0)
+    queries = Queries(torch.randn(16, 3, generator=g), torch.randn(8, 3, generator=g))
+    noisy = lambda s: queries.objects[s].sum(1) + 0.5 * torch.randn(len(s), 3, generator=g)  # noqa: E731
+    vectors, there, back = noisy(part.scenes), noisy(part.swap_scenes), noisy(part.swapped)
+    found = outcomes(part, queries, vectors, there, back)["swaps.both"]
+    for row, (scene, swap) in enumerate(zip(part.swap_scenes.tolist(), part.swapped.tolist(), strict=True)):
+        right = True
+        for own, other, vector in ((scene, swap, there[row]), (swap, scene, back[row])):
+            scores = (queries.objects @ vector).tolist()
+            foils = [scores[o] for o in other if o not in own]
+            right &= min(scores[o] for o in own) > max(foils)
+        assert bool(found.hits[row]) is right
+        for concept in range(2):  # a swap keeps the values of every concept
+            a, b = (sorted(SPACE.object_values(torch.tensor(of))[:, concept].tolist()) for of in (scene, swap))
+            assert a == b
+    assert 0 < found.hits.mean() < 1
 
 
 def test_every_id_is_documented(documented):
     part = part_scenes(SPACE, HELD, slots=2, budget=30, seed=0)
     rows, _ = recognition_rows(network("bag"), {"seen": part, "unseen": part}, coverage=0.5, family="bag")
     assert [row.id for row in rows if not documented(row.id)] == []
-    assert len(rows) == 8
+    assert len(rows) == 12
 
 
 def test_no_swaps_are_said_not_scored():
     part = part_scenes(SPACE, torch.tensor([0, 5, 10]), slots=2, budget=30, seed=0)
     rows, _ = recognition_rows(network("bag"), {"unseen": part}, coverage=0.5, family="bag")
-    [row] = [row for row in rows if row.id.endswith("swaps")]
+    row, both = (next(row for row in rows if row.id.endswith(end)) for end in ("swaps", "swaps.both"))
+    assert both.value is None
     assert row.value is None
     assert "hold out swaps" in (row.reason or "")
 

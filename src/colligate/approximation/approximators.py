@@ -322,13 +322,21 @@ def design_rank(scenes: Scenes, rows: Int[Tensor, " row"], positions: Positions)
 
 def training_r2(data: Data, rule: Rule, rows: Int[Tensor, " row"]) -> float:
     """Share of the variance of these rows around their mean that a rule explains."""
+    errors, totals = squares(data, rule, rows)
+    return 1 - errors / totals if totals > 0 else float("nan")
+
+
+def squares(data: Data, rule: Rule, rows: Int[Tensor, " row"]) -> tuple[float, float]:
+    """Squared error of a rule on these rows, and their squared distance from their mean."""
     errors = totals = 0.0
+    if not len(rows):
+        return errors, totals
     centre = data.targets[rows].double().mean(0)
     for block in rows.split(ROWS_AT_ONCE):
         targets = data.targets[block].double()
         errors += float((targets - rule(data.scenes[block]).double()).square().sum())
         totals += float((targets - centre).square().sum())
-    return 1 - errors / totals if totals > 0 else float("nan")
+    return errors, totals
 
 
 def group_of(split: Split) -> int:

@@ -3,6 +3,9 @@
 A prequential (online) code: objects are revealed in blocks; a family is fitted to the scenes of the objects revealed so
 far and then codes the scenes that the next block completes. A simple rule that is right soon codes the rest cheaply; a
 rule that only memorises gains nothing. No parameter count or penalty is needed: what learning costs is in the code.
+
+The contrast of a scene and its swap is coded apart: nearly all bits of a scene are about which values it holds, and
+those of the contrast are about which go together.
 """
 
 import math
@@ -14,6 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from colligate.approximation.approximators import Approximator, Data, Fitted
+from colligate.approximation.contrast import Swaps
 from colligate.approximation.readers import some
 from colligate.embeddings import Embeddings
 from colligate.scenes.space import Scenes
@@ -23,6 +27,10 @@ PRECISION = 1e-3
 """Cell width of the vectors' coordinates, as a share of their total standard deviation (root of the total variance)."""
 NARROWEST = 0.6
 """Least standard deviation of the residual model, in cells: the densities of all cells then sum to one within 0.002."""
+START = 8
+"""How many residuals the variance of a block begins with; the fewest held-out pairs before a block codes contrasts."""
+ROUNDED = 1e-5
+"""Contrasts smaller than this share of the vectors' total standard deviation are rounding: the same vector twice."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +56,9 @@ class CodeLength:
         bits: of every coded scene.
         rows: those scenes.
         stage: the block that completed each.
+        contrast: of every coded contrast between a scene and its swap.
+        pairs: those (rows of `Swaps.pairs`).
+        blind: whether the family predicted no contrast at all; so does the baseline.
         per_scene: mean bits.
     """
 
@@ -55,6 +66,9 @@ class CodeLength:
     bits: Float[Tensor, " row"]
     rows: Int[Tensor, " row"]
     stage: Int[Tensor, " row"]
+    contrast: Float[Tensor, " pair"]
+    pairs: Int[Tensor, " pair"]
+    blind: bool
 
     @property
     def per_scene(self) -> float:
@@ -93,6 +107,7 @@ def code_lengths(
     families: Sequence[Approximator],
     settings: CodeSettings | None = None,
     *,
+    swaps: Swaps | None = None,
     report: Callable[[str, int, int], None] | None = None,
 ) -> list[CodeLength]:
     """Prequential code length of the vectors under each family and under the Gaussian baseline, which comes first.
@@ -110,10 +125,16 @@ def code_lengths(
     begun with eight of the size of those on the held-out objects. Axes narrower than a cell are left out; they cost all
     families the same.
 
+    The contrast of a scene and its swap (`contrast.Swaps`) is coded in the same way: x(s) - x(s') given g(s) - g(s'),
+    around 0 instead of a mean, delta being 10^-3 of the contrasts' own total standard deviation. Coded are pairs whose
+    two scenes are completed by the same block, so that no rule has learned from either, in blocks before which the held
+    out objects hold at least eight pairs. A family that is blind to swaps takes as many bits as the baseline.
+
     Args:
         embeddings: vectors of scenes of several objects.
         families: what is fitted.
         settings: blocks and seed.
+        swaps: pairs of these scenes, where they are known already.
         report: told how many families are coded.
 
     Raises:
@@ -134,10 +155,11 @@ def code_lengths(
         >>> found["object_product"] < 0.8 * found["additive"]
         True
     """
-    settings = settings or CodeSettings()
+    settings, swaps = settings or CodeSettings(), swaps or Swaps.of(embeddings.scenes)
     data = Data.of(embeddings)
     splits, stages = _stages(data.scenes, settings)
-    delta = PRECISION * math.sqrt(float(data.targets.double().square().sum(1).mean()))
+    size = math.sqrt(float(data.targets.double().square().sum(1).mean()))
+    rows, contrasts = torch.cat([split.test for split in splits]), _Contrasts.of(data, swaps, splits, size)
     found = list[CodeLength]()
     for number, family in enumerate((Gaussian(), *families)):
         if report is not None:
@@ -146,10 +168,66 @@ def code_lengths(
         bits = list[Tensor]()
         for split, fitted in zip(splits, fits, strict=True):
             before, coded = _residuals(data, fitted, split)
-            bits.append(_code(coded, before.square().mean(0), delta))
-        rows = torch.cat([split.test for split in splits])
-        found.append(CodeLength(family.name, torch.cat(bits), rows, torch.cat(stages)))
+            bits.append(_code(coded, before.square().mean(0), PRECISION * size))
+        contrast, blind = contrasts.code(data, fits)
+        found.append(CodeLength(
+            family.name, torch.cat(bits), rows, torch.cat(stages), contrast, contrasts.pairs, blind
+        ))  # fmt: skip
     return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Contrasts:
+    """Which contrasts are coded in each block, and which held-out ones say how far to trust a rule there.
+
+    Attributes:
+        swaps: all pairs.
+        parts: of each block: held-out scenes and their pairs, the block's scenes and theirs; no pairs where nothing is
+            coded.
+        pairs: all that are coded.
+        delta: cell width.
+        nothing: predictions smaller than this are rounding.
+    """
+
+    swaps: Swaps
+    parts: list[tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]]
+    pairs: Int[Tensor, " pair"]
+    delta: float
+    nothing: float
+
+    @classmethod
+    def of(cls, data: Data, swaps: Swaps, splits: Sequence[Split], size: float) -> "_Contrasts":
+        """The pairs within held-out and coded scenes."""
+        none, nothing = torch.zeros(0, dtype=torch.int64), ROUNDED * size
+        parts, total = list[tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]](), 0.0
+        for split in splits:
+            held, coded = swaps.within(split.validation), swaps.within(split.test)
+            held, coded = (held, coded) if len(held) >= START else (none, none)
+            total += float(swaps.contrasts(coded, split.test, data.targets[split.test]).square().sum())
+            parts.append(((split.validation, held), (split.test, coded)))
+        pairs = torch.cat([coded for _, (_, coded) in parts])
+        own = math.sqrt(total / len(pairs)) if len(pairs) else 0.0
+        if own <= nothing:
+            return cls(swaps, [((held, none), (coded, none)) for (held, _), (coded, _) in parts], none, 0.0, nothing)
+        return cls(swaps, parts, pairs, PRECISION * own, nothing)
+
+    def code(self, data: Data, fits: Sequence[Fitted]) -> tuple[Float[Tensor, " pair"], bool]:
+        """Bits of each contrast under the rule of its block, and whether none of the rules predicts any."""
+        bits, blind = [torch.zeros(0, dtype=torch.float64)], True
+        for fitted, (held, coded) in zip(fits, self.parts, strict=True):
+            if not len(coded[1]):
+                continue
+            (known, told), (new, predicted) = (self._told(data, fitted, *part) for part in (held, coded))
+            blind = blind and not bool(told.any()) and not bool(predicted.any())
+            trust = _trust(told, known)
+            bits.append(_code(new - trust * predicted, (known - trust * told).square().mean(0), self.delta))
+        return torch.cat(bits), blind
+
+    def _told(self, data: Data, fitted: Fitted, rows: Tensor, pairs: Tensor) -> tuple[Tensor, Tensor]:
+        """Contrasts of these pairs, and what a rule predicts of them."""
+        true = self.swaps.contrasts(pairs, rows, data.targets[rows])
+        told = self.swaps.contrasts(pairs, rows, fitted.rule(data.scenes[rows]))
+        return true, torch.where(told.square().sum(1, keepdim=True).sqrt() > self.nothing, told, 0.0)
 
 
 def _stages(scenes: Scenes, settings: CodeSettings) -> tuple[list[Split], list[Tensor]]:
@@ -188,10 +266,6 @@ def _stages(scenes: Scenes, settings: CodeSettings) -> tuple[list[Split], list[T
     return splits, stages
 
 
-START = 8
-"""How many residuals the variance of a block begins with."""
-
-
 def _residuals(
     data: Data, fitted: Fitted, split: Split
 ) -> tuple[Float[Tensor, "held axis"], Float[Tensor, "coded axis"]]:
@@ -200,9 +274,14 @@ def _residuals(
     parts = (split.validation, split.test)
     held, coded = (data.targets[rows].double() - mean for rows in parts)
     told, predicted = (fitted.rule(data.scenes[rows]).double() - mean for rows in parts)
-    size = told.square().sum(0)
-    trust = torch.where(size > 0, (told * held).sum(0) / size.clamp(min=1e-300), 0.0).clamp(0, 1)
+    trust = _trust(told, held)
     return held - trust * told, coded - trust * predicted
+
+
+def _trust(told: Float[Tensor, "held axis"], true: Float[Tensor, "held axis"]) -> Float[Tensor, " axis"]:
+    """How far each axis of a rule is borne out by what was held out."""
+    size = told.square().sum(0)
+    return torch.where(size > 0, (told * true).sum(0) / size.clamp(min=1e-300), 0.0).clamp(0, 1)
 
 
 def _code(

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from colligate.scenes.space import Scenes
+from colligate.scenes.space import ConceptSpace, Scenes
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +67,14 @@ class Swaps:
         lacking = torch.zeros(int(self.group.max()) + 1 if len(self.group) else 0, dtype=torch.bool)
         lacking[self.group[outside]] = True
         return (~lacking[self.pairs].any(1)).nonzero()[:, 0]
+
+    def shared(
+        self, pairs: Int[Tensor, " pair"], space: ConceptSpace
+    ) -> tuple[Int[Tensor, "pair place"], Int[Tensor, "pair place concept"]]:
+        """Objects and values of both scenes of these pairs, -1 for empty slots: what pairs may have in common."""
+        objects = self.objects[pairs]
+        values = space.object_values(objects.clamp(min=0))
+        return objects, values.masked_fill(objects[..., None] < 0, -1)
 
     def contrasts(
         self, pairs: Int[Tensor, " pair"], rows: Int[Tensor, " row"], vectors: Float[Tensor, "row axis"]

@@ -6,18 +6,21 @@ fold of the scenes, the splits taking turns, and is read by probes that learned 
 many fits, more splits tell more than each split in every fold.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
 
-from colligate.approximation.approximators import ROUNDING, Additive, Approximator, Data, Fitted, training_r2
+from colligate.approximation.approximators import ROUNDING, Additive, Approximator, Data, Fitted, squares, training_r2
 from colligate.approximation.contrast import Swaps
+from colligate.approximation.counts import BagQuadratic
 from colligate.approximation.families import PAPER_FAMILIES, STRICT_FAMILIES, family
 from colligate.approximation.metric import Metric
+from colligate.approximation.networks import MLP
 from colligate.approximation.paper import PaperRecipe
 from colligate.approximation.readers import Readers, some
-from colligate.approximation.scoring import OUTCOMES, Member, Point, Scoring
+from colligate.approximation.scoring import OUTCOMES, Member, Point, Scoring, Squares
 from colligate.approximation.stacks import Schedule
 from colligate.embeddings import Embeddings
 from colligate.engine import side_by_side
@@ -60,7 +63,8 @@ class CurveSettings:
     probe_budget: int = 20_000
     """Most scenes that one set of probes learns from; above it, a seeded choice."""
     adequate: float = 0.02
-    """How far a fit's training R2 may fall short of the best known for its family."""
+    """How far a fit's training R2 may fall short of the best known for its family, and a hidden layer's R2 on scenes of
+    the validation objects of a quadratic bag's, which hidden layers come as near to as they have units."""
     retrieval_budget: int = 250
     """Most predictions of one fit that are looked up among the scenes; above it, a seeded choice."""
     over: Over = "values"
@@ -161,8 +165,9 @@ def coverage_curve(
             own = [fits[member] for member in of]
             train = [training_r2(data[m.fold], fitted.rule, m.split.fit) for fitted, m in zip(own, of, strict=True)]
             reached = [max(r2, r2 if f.reached is None else f.reached) for r2, f in zip(train, own, strict=True)]
-            point = scoring.point(one.name, coverage, of, own)
-            points.append(replace(point, train_r2=tuple(train), reached=tuple(reached), seen=seen[coverage]))
+            held = [squares(data[m.fold], fitted.rule, m.split.validation) for fitted, m in zip(own, of, strict=True)]
+            point = replace(scoring.point(one.name, coverage, of, own), seen=seen[coverage])
+            points.append(replace(point, train_r2=tuple(train), reached=tuple(reached), held=_squares(held)))
     told("scores", len(families), len(families))
     sums = _sums(points, data, members, scoring, seen)
     points = _judged(points, families, settings.adequate)
@@ -256,8 +261,20 @@ def _fit(one: Approximator, data: Sequence[Data], members: Sequence[Member], see
     return found
 
 
+def _squares(found: Sequence[tuple[float, float]]) -> Squares:
+    """Errors and totals, split by split."""
+    errors, totals = torch.tensor(found, dtype=torch.float64).unbind(1)
+    return Squares(errors, totals)
+
+
 def _judged(points: Sequence[Point], families: Sequence[Approximator], slack: float) -> list[Point]:
-    """Whether each training fit comes near the best known of its family, and of every family that it contains."""
+    """Whether each training fit comes near the best known of its family, and of every family that it contains.
+
+    A hidden layer that explains less of the validation objects' scenes than a quadratic bag of concepts does is judged
+    not to be fitted either, whatever it reached in training: what it lacks there tells nothing about its family.
+    """
+    closed = {point.coverage: point.held.r2 for point in points if point.family == BagQuadratic().name}
+    hidden = {one.name for one in families if isinstance(one, MLP)}
     reached = {(point.family, point.coverage): point.reached for point in points}
     contained = {
         one.name: [other.name for other in families if other is one or one.contains(other)] for one in families
@@ -266,7 +283,11 @@ def _judged(points: Sequence[Point], families: Sequence[Approximator], slack: fl
     for point in points:
         known = zip(*(reached[name, point.coverage] for name in contained[point.family]), strict=True)
         adequate = tuple(r >= max(best) - slack for r, best in zip(point.reached, known, strict=True))
-        found.append(replace(point, adequate=adequate))
+        behind = closed.get(point.coverage, math.nan) - point.held.r2
+        if point.family in hidden and behind > slack:
+            found.append(replace(point, adequate=(False,) * len(adequate), behind=behind))
+        else:
+            found.append(replace(point, adequate=adequate))
     return found
 
 

@@ -11,7 +11,7 @@ from colligate.approximation.curves import Curves
 from colligate.approximation.scoring import Point, Squares
 from colligate.intervals import Estimate, Intervals
 from colligate.measures import bag_of_concepts_level, chance_level
-from colligate.records import Row
+from colligate.records import NOT_FITTED, Row
 
 BLIND = 1e-6
 """Contrasts predicted to be smaller than this share are rounding of 0."""
@@ -79,10 +79,8 @@ class Scorer:
         )  # fmt: skip
         if bool(totals.isnan().any()):
             return Estimate(None, reason="not measured under this protocol")
-        objects = swaps.objects[pairs]
-        values = self.curves.embeddings.scenes.space.object_values(objects.clamp(min=0))
-        values = values.masked_fill(objects[..., None] < 0, -1)
-        found = Intervals(objects, values, over=self.curves.settings.over).explained(errors, totals)
+        sharing = swaps.shared(pairs, self.curves.embeddings.scenes.space)
+        found = Intervals(*sharing, over=self.curves.settings.over).explained(errors, totals)
         if found.low is None or bool(((errors - totals).abs() > BLIND * totals).any()):
             return found
         return replace(found, value=0.0, low=0.0, high=0.0, reason=None)
@@ -108,8 +106,12 @@ def unsound(point: Point) -> str | None:
     for count, what in (
         (sum(i is False for i in point.identified), "not identified"),
         (sum(not s for s in point.seen), "a value never shown"),
-        (sum(not a for a in point.adequate), "not fitted as well as the family can be"),
+        (sum(not a for a in point.adequate) if not point.behind else 0, "not fitted as well as the family can be"),
     ):
         if count:
             words.append(f"{what} in {count} of {total} splits")
+    if point.behind:
+        words.append(
+            f"{NOT_FITTED}R2 on scenes of the validation objects is {point.behind:.3f} below that of bag_quadratic"
+        )
     return "; ".join(words) or None

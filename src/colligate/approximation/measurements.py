@@ -5,10 +5,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 import torch
+from torch import Tensor
 
 from colligate.approximation.approximators import Approximator
 from colligate.approximation.areas import summary_rows
-from colligate.approximation.code_length import CodeSettings, code_lengths
+from colligate.approximation.code_length import START, CodeSettings, Gaussian, code_lengths
+from colligate.approximation.contrast import Swaps
 from colligate.approximation.curves import Curves, CurveSettings, coverage_curve
 from colligate.approximation.estimates import Scorer, row_of, unsound
 from colligate.approximation.families import STRICT_FAMILIES, family
@@ -80,7 +82,7 @@ def complexity_rows(
         report("intervals", 0, 1)
     rows = curve_rows(curves) + summary_rows(curves, settings.reach) + axis_rows(curves)
     if settings.to_code and settings.curves.protocol == "strict":
-        rows += code_rows(curves.embeddings, settings, report)
+        rows += code_rows(curves.embeddings, settings, report, curves.swaps)
     return rows
 
 
@@ -133,6 +135,9 @@ def _point_rows(scorer: Scorer, point: Point) -> Iterator[Row]:
         yield row_of(curves, f"complexity.r2.{id}", point, estimate, reason=note, chance=0.0, bag_of_concepts=0.0)
     reason = None if point.validated is not None else "nothing is held out to choose on, or objects aren't read"
     yield row_of(curves, "complexity.validated", point, value=point.validated, reason=reason)
+    held = point.held.r2
+    reason = None if math.isfinite(held) else "nothing is held out to choose on"
+    yield row_of(curves, "complexity.validated_r2", point, value=held if reason is None else None, reason=reason)
     for id, values in (
         ("train_r2", point.train_r2), ("reached_r2", point.reached), ("adequate", point.adequate),
         ("values_seen", point.seen), ("identified", point.identified),
@@ -144,6 +149,8 @@ def _point_rows(scorer: Scorer, point: Point) -> Iterator[Row]:
             reason = "the fitted scenes have one vector" if asked else "a rank says nothing of a flexible family"
         elif id == "train_r2":
             reason = fallen_back(point)
+        elif id == "adequate" and point.behind:
+            reason = note
         mean = sum(given) / len(given) if given else None
         yield row_of(curves, f"complexity.{id}", point, value=mean, reason=reason)
     yield row_of(curves, "complexity.sound", point, value=point.sound)
@@ -174,27 +181,53 @@ def fallen_back(point: Point) -> str | None:
     return f"validation took {words[0]} in {len(words)} of {len(point.chosen)} splits" if words else None
 
 
+UNCODED = (
+    "no contrast is coded: it takes a block of objects that completes a scene and its swap, in every order, with at "
+    f"least {START} such pairs among the held-out objects revealed before, and vectors that differ between the two"
+)
+
+
 def code_rows(
-    embeddings: Embeddings, settings: ComplexitySettings, report: Callable[[str, int, int], None] | None = None
+    embeddings: Embeddings,
+    settings: ComplexitySettings,
+    report: Callable[[str, int, int], None] | None = None,
+    swaps: Swaps | None = None,
 ) -> list[Row]:
-    """Bits per scene of each family, and how many fewer than the Gaussian baseline's, with their intervals."""
+    """Bits per scene, and per contrast of a scene and its swap, of each family, and how many fewer than the Gaussian's.
+
+    Both with their intervals. A family that predicts no contrast saves none: that is no estimate, and has no width.
+    """
+    swaps = swaps or Swaps.of(embeddings.scenes)
     schedule = Schedule(steps=settings.curves.steps)
     families = [family(one, schedule) if isinstance(one, str) else one for one in settings.to_code]
     try:
-        lengths = code_lengths(embeddings, families, settings.code, report=report)
+        lengths = code_lengths(embeddings, families, settings.code, swaps=swaps, report=report)
     except ValueError as error:
         return [Row(id="complexity.bits", on="test", reason=str(error))]
-    base = lengths[0]
+    base, over = lengths[0], settings.curves.over
     coded = embeddings.scenes[base.rows]
-    intervals = Intervals(coded.objects, coded.values, over=settings.curves.over)
+    intervals = Intervals(coded.objects, coded.values, over=over)
     found = list[Row]()
     for one in lengths:
-        for id, bits in (("bits", one.bits), ("bits_saved", base.bits - one.bits)):
-            if id == "bits_saved" and one is base:
-                continue
-            got = intervals.mean(bits)
-            found.append(Row(
-                id=f"complexity.{id}", on="test", family=one.family, value=got.value, low=got.low, high=got.high,
-                n=got.n, objects=got.objects, seeds=1, reason=got.reason,
-            ))  # fmt: skip
+        found += _coded(one.family, "", one.bits, base.bits, intervals)
+    if not len(base.pairs):
+        return [*found, Row(id="complexity.bits.swap", on="test", reason=UNCODED)]
+    intervals = Intervals(*swaps.shared(base.pairs, embeddings.scenes.space), over=over)
+    for one in lengths:
+        rows = _coded(one.family, ".swap", one.contrast, base.contrast, intervals)
+        found += [
+            replace(row, value=0.0, low=0.0, high=0.0, reason=None) if one.blind and "saved" in row.id else row
+            for row in rows
+        ]
     return found
+
+
+def _coded(name: str, of: str, bits: Tensor, base: Tensor, intervals: Intervals) -> Iterator[Row]:
+    """Bits of a family, and how many fewer than the baseline's (none of its own)."""
+    for id, each in (("bits", bits), ("bits_saved", base - bits)):
+        if id == "bits" or name != Gaussian().name:
+            got = intervals.mean(each)
+            yield Row(
+                id=f"complexity.{id}{of}", on="test", family=name, value=got.value, low=got.low, high=got.high,
+                n=got.n, objects=got.objects, seeds=1, reason=got.reason,
+            )  # fmt: skip

@@ -37,7 +37,7 @@ class Squares:
 
     @property
     def r2(self) -> float:
-        """Share of the totals that isn't error."""
+        """Share of the totals that isn't error; NaN where there is nothing."""
         return 1 - float(self.errors.sum() / self.totals.sum())
 
 
@@ -64,7 +64,10 @@ class Point:
         reached: highest training R2 of each split on the way to it.
         identified: whether the fit part determines the rule, of each split; None where the question doesn't apply.
         seen: whether the fit part shows every value, of each split.
-        adequate: whether the training fit is as good as this family is known to reach, of each split.
+        held: squares of the scenes of the validation objects, split by split; 0 where there are none.
+        adequate: whether the fit is as good as this family is known to reach, of each split.
+        behind: by how much R2 of `held` falls short of a closed form that the family can come near to; 0 where it
+            doesn't.
         chosen: what validation chose, of each split.
         strength: of the probes that read objects from the predictions.
         validated: objects that they recognise in scenes of the validation objects, on which they were chosen.
@@ -87,7 +90,9 @@ class Point:
     reached: tuple[float, ...] = ()
     identified: tuple[bool | None, ...] = ()
     seen: tuple[bool, ...] = ()
+    held: Squares = NOTHING
     adequate: tuple[bool, ...] = ()
+    behind: float = 0.0
     chosen: tuple[str, ...] = ()
     strength: float | None = None
     validated: float | None = None

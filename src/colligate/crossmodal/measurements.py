@@ -1,7 +1,8 @@
 """Question 3 as rows: recognition by queries, both ways, and why it stands where it stands."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import torch
@@ -17,11 +18,18 @@ from colligate.crossmodal.alignment import (
     without,
 )
 from colligate.crossmodal.queries import QueryVectors
-from colligate.crossmodal.recognition import CrossRecognition, Ranked, rank_scenes, recognise_queries
+from colligate.crossmodal.recognition import (
+    CrossRecognition,
+    Ranked,
+    rank_scenes,
+    recognise_both_ways,
+    recognise_queries,
+)
 from colligate.embeddings import Embeddings
 from colligate.intervals import Estimate, Intervals, Over
-from colligate.measures import chance_level, chance_of_order
+from colligate.measures import COUNTED, UNLISTED, blind_ceiling, chance_level, chance_of_order
 from colligate.probes import swap_foils
+from colligate.probes.swaps import BothRight
 from colligate.records import Row
 from colligate.scenes.space import Scenes
 
@@ -138,7 +146,29 @@ def recognition_rows(
     """
     objects = embeddings.scenes.contains_objects().any(0)
     found = recognise_queries(embeddings.vectors, embeddings.scenes, queries, known=objects)
-    return CrossScorer(embeddings.scenes, over=over).rows(prefix, found, on=on)
+    scorer = CrossScorer(embeddings.scenes, over=over)
+    rows = scorer.rows(prefix, found, on=on)
+    if not bool((embeddings.scenes.counts > 1).any()):
+        return rows
+    both = recognise_both_ways(embeddings.vectors, embeddings.scenes, queries)
+    return [*rows, *_blind_to_binding(prefix, scorer, both, objects, on)]
+
+
+def _blind_to_binding(prefix: str, scorer: CrossScorer, both: BothRight, known: Tensor, on: str) -> Iterator[Row]:
+    """What tells binding apart from texts that score high anyway: swaps right both ways, the ceiling of blindness."""
+    scenes, counted = scorer.scenes, both.swaps > 0
+    levels: dict[str, Any] = {"bag_of_concepts": 0.0, "bag_of_concepts_strict": 0.0}
+    if bool(counted.any()):
+        levels["chance"] = float(both.chance[counted].mean())
+    yield estimate_row(
+        f"{prefix}.object.swap.both", scorer.intervals.mean(both.hits, counted), on=on, **levels
+    )  # fmt: skip
+    several = scenes[scenes.counts > 1]
+    strides = torch.tensor([prod(scenes.space.sizes[c + 1 :]) for c in range(scenes.space.num_concepts)])
+    blind = blind_ceiling(several.values, known.nonzero()[:, 0], strides)
+    reason = COUNTED if blind is not None else UNLISTED
+    value = None if blind is None else float(blind.mean())
+    yield Row(id=f"{prefix}.object.blind", on=on, value=value, n=len(several), reason=reason)
 
 
 def reverse_rows(embeddings: Embeddings, queries: QueryVectors) -> list[Row]:

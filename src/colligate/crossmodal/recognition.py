@@ -12,7 +12,15 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from colligate.crossmodal.queries import QueryVectors
-from colligate.measures import bag_of_concepts_level, chance_level, recognise, tie_tolerance
+from colligate.measures import (
+    bag_of_concepts_level,
+    chance_level,
+    chance_of_order,
+    num_distinct,
+    recognise,
+    tie_tolerance,
+)
+from colligate.probes.swaps import BothRight, both_ways
 from colligate.scenes.space import EMPTY, Scenes
 
 BLOCK = 2**22
@@ -98,6 +106,51 @@ def recognise_queries(
         for start in range(0, len(units), step)
     ]
     return CrossRecognition(*(torch.cat([getattr(part, f.name) for part in parts]) for f in fields(CrossRecognition)))
+
+
+def recognise_both_ways(vectors: Float[Tensor, "scene dim"], scenes: Scenes, queries: QueryVectors) -> BothRight:
+    """Is a scene nearer to the texts of its objects than to those of its swap, and the swap the other way round?
+
+    Vectors that are the same for a scene and its swap rank four texts in one way for both, whatever the lengths and
+    neighbours of texts favour: they are never right twice. So are sums of values, however many objects they hold.
+
+    Raises:
+        ValueError: as for `recognise_queries`.
+
+    Example:
+        >>> from colligate.embedders import load_model
+        >>> from colligate.embedders.embedding import embed
+        >>> from colligate.crossmodal.queries import embed_queries
+        >>> from colligate.scenes.worlds import load_world
+        >>> world, model = load_world("clevr"), load_model("oracle:pair-bag:256")
+        >>> queries = embed_queries(model.towers["text"], world)
+        >>> found = recognise_both_ways(embed(model.towers["scene"], world).vectors, world.scenes, queries)
+        >>> float(found.hits.max()), bool((found.swaps > 0).any())
+        (0.0, True)
+    """
+    check_match(vectors, scenes, queries)
+    units, texts = normalize(vectors.float(), dim=1), queries.matrix[queries.num_values :]
+
+    def tell(here: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+        held, theirs = scenes.objects[here], scenes.objects[other]
+        foils = torch.where((theirs[:, :, None] == held[:, None]).any(2), EMPTY, theirs)
+        asked = torch.cat([held, foils], dim=1)
+        scores = torch.cat([
+            torch.einsum("sd,sqd->sq", units[rows], texts[some.clamp(min=0)])
+            for rows, some in zip(here.split(PAIRS), asked.split(PAIRS), strict=True)
+        ] or [torch.zeros(asked.shape)])  # fmt: skip
+        places = torch.arange(asked.shape[1]).expand(len(asked), -1)
+        mine, not_mine = (torch.where(part >= 0, at, -1) for part, at in (
+            (held, places[:, : held.shape[1]]), (foils, places[:, held.shape[1] :])
+        ))  # fmt: skip
+        right, there = _against_swaps(scores, mine, not_mine)
+        return right | ~there, chance_of_order(num_distinct(held), num_distinct(foils))
+
+    return both_ways(tell, scenes, torch.arange(len(scenes)))
+
+
+PAIRS = 4096
+"""Scenes whose texts are looked up at a time."""
 
 
 def check_match(vectors: Tensor, scenes: Scenes, queries: QueryVectors) -> None:

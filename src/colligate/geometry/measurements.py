@@ -31,6 +31,7 @@ from colligate.geometry.removal import permute_names, remove
 from colligate.geometry.scoring import RetrievalLevels, Scorer, rescaled_rows
 from colligate.geometry.subject import ESTIMATORS, Subject
 from colligate.intervals import Intervals
+from colligate.measures import COUNTED, UNLISTED
 from colligate.probes import ProbeOutcomes, both_right, fit_probes, swap_foils
 from colligate.records import Row
 
@@ -73,10 +74,6 @@ def _swaps_by_value(subject: Subject, score: Scorer, outcomes: ProbeOutcomes) ->
     yield from by_value("probe.object.swap", score.scenes, different, row, looked_at, found.double(), there)
 
 
-COUNTED = "no interval: counted from the values of the scenes, not sampled"
-"""Why the ceiling of blindness has no interval."""
-
-
 def _blind_to_binding(subject: Subject, score: Scorer) -> Iterator[Row]:
     """What tells binding apart from a lucky preference for some objects: swaps right both ways, and the ceiling."""
     rows, blind = subject.split.test, score.blind
@@ -90,8 +87,7 @@ def _blind_to_binding(subject: Subject, score: Scorer) -> Iterator[Row]:
         "probe.object.swap.both", found.hits, counted, chance=chance, bag_of_concepts=0.0, bag_of_concepts_strict=0.0
     )
     if blind is None:
-        reason = "too many ways to put a scene's values together to list them"
-        yield subject.row("probe.object.blind", "test", reason=reason)
+        yield subject.row("probe.object.blind", "test", reason=UNLISTED)
     else:
         by_chance = float(score.object_levels[0].mean())
         yield subject.row(

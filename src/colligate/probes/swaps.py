@@ -1,5 +1,7 @@
 """Swaps measured both ways, so that a preference for some objects can't pass for binding."""
 
+from collections.abc import Callable
+from itertools import combinations
 from typing import NamedTuple
 
 import torch
@@ -45,31 +47,45 @@ def both_right(
         >>> both_right(torch.tensor([[1.0, 0, 0, 1]]).expand(2, -1), scenes, torch.arange(2), every).hits.tolist()
         [0.0, 0.0]
     """
+
+    def tell(here: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+        mine, theirs = scenes[here].contains_objects(), scenes[other].contains_objects()
+        right = recognise(scores[here], mine, theirs & ~mine).hits
+        return right, chance_of_order(mine.sum(1), (theirs & ~mine).sum(1))
+
+    return both_ways(tell, scenes, rows, unfitted)
+
+
+Tell = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""Scenes and their swaps, as rows of a set -> whether each scene's objects stand above what the swap alone holds, and
+the probability that chance puts them there."""
+
+
+def both_ways(
+    tell: Tell, scenes: Scenes, rows: Int[Tensor, " row"], allowed: Bool[Tensor, " scene"] | None = None
+) -> BothRight:
+    """The same for any way to tell a scene from its swap; swaps that aren't in the set aren't counted.
+
+    Args:
+        tell: judges scenes against their swaps.
+        scenes: the set.
+        rows: which scenes to score.
+        allowed: which scenes may be swaps; all by default.
+    """
     own, ids = scenes[rows], scenes.unordered_ids
-    allowed = unfitted.nonzero()[:, 0]
-    known, order = ids[allowed].sort(stable=True)
+    there = torch.arange(len(scenes)) if allowed is None else allowed.nonzero()[:, 0]
+    known, order = ids[there].sort(stable=True)
     hits, chance = torch.zeros(2, len(rows), dtype=torch.float64)
     counted = torch.zeros(len(rows), dtype=torch.int64)
-    for first in range(scenes.slots if len(allowed) else 0):
-        for second in range(first + 1, scenes.slots):
-            # An empty slot has nothing to exchange.
-            able = (own.filled[:, first] & own.filled[:, second]).nonzero()[
-                :, 0
-            ]  # an empty slot has nothing to exchange
-            if not len(able):
-                continue
-            for concept in range(scenes.space.num_concepts):
-                wanted = own[able].swap(concept, (first, second)).unordered_ids
-                place = torch.searchsorted(known, wanted).clamp(max=len(known) - 1)
-                there = (known[place] == wanted) & (wanted != own.unordered_ids[able])
-                chosen, place = able[there], place[there]
-                here, other = rows[chosen], allowed[order[place]]
-                mine, theirs = scenes[here].contains_objects(), scenes[other].contains_objects()
-                right = recognise(scores[here], mine, theirs & ~mine).hits
-                right &= recognise(scores[other], theirs, mine & ~theirs).hits
-                hits[chosen] += right.double()
-                chance[chosen] += chance_of_order(mine.sum(1), (theirs & ~mine).sum(1)) * chance_of_order(
-                    theirs.sum(1), (mine & ~theirs).sum(1)
-                )
-                counted[chosen] += 1
+    for first, second in combinations(range(scenes.slots if len(there) else 0), 2):
+        able = (own.filled[:, first] & own.filled[:, second]).nonzero()[:, 0]  # an empty slot has nothing to exchange
+        for concept in range(scenes.space.num_concepts if len(able) else 0):
+            wanted = own[able].swap(concept, (first, second)).unordered_ids
+            place = torch.searchsorted(known, wanted).clamp(max=len(known) - 1)
+            found = (known[place] == wanted) & (wanted != own.unordered_ids[able])
+            chosen, other = able[found], there[order[place[found]]]
+            (right, by_chance), (back, back_by_chance) = tell(rows[chosen], other), tell(other, rows[chosen])
+            hits[chosen] += (right & back).double()
+            chance[chosen] += by_chance * back_by_chance
+            counted[chosen] += 1
     return BothRight(hits / counted.clamp(min=1), chance / counted.clamp(min=1), counted)

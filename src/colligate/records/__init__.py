@@ -31,6 +31,7 @@ from colligate.records.news import tell as tell
 from colligate.records.rows import AGAIN as AGAIN
 from colligate.records.rows import COLUMNS as COLUMNS
 from colligate.records.rows import NO_CEILING as NO_CEILING
+from colligate.records.rows import NOT_FITTED as NOT_FITTED
 from colligate.records.rows import NUMBERS as NUMBERS
 from colligate.records.rows import Row as Row
 from colligate.records.rows import parse_table as parse_table

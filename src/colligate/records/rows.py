@@ -13,6 +13,8 @@ NO_CEILING = "the probes read no more of the true vectors than a bag of concepts
 """Why a rule has no area where the vectors hold no more than values: how the reason begins."""
 AGAIN = "run it again with --force"
 """What mends a run whose files are damaged."""
+NOT_FITTED = "not fitted: "
+"""How the reason begins that a hidden layer falls short of a closed form; see `complexity.adequate`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ from colligate.report.questions import Section, Study, call, findings, known, pr
 from colligate.report.tables import Cell, Table, TableBuilder, decimals, words
 from colligate.report.verdict import Measured, Verdict, rule_in_words
 from colligate.report.verdict.claims import percent
+from colligate.report.verdict.rules import not_fitted
 
 HOLLOW = (
     "Hollow: in most splits the objects fitted on don't determine the rule, never show some value, or the fit falls "
@@ -24,6 +25,11 @@ BITS = (
     "recognised in scenes of unseen objects. A rule may save bits though its area is about 0, and the reverse.",
 )
 """What code length is, and why it and the area may point different ways; for the page and the terminal."""
+
+BITS_APART = (
+    "Bits saved a contrast: the same for a scene minus its swap, where neither has been learned from; exactly 0 for "
+    "whatever is blind to swaps."
+)
 
 
 SUM_ALONE = (
@@ -246,6 +252,7 @@ def _summary(study: Study, by_family: Mapping[str, Sequence[tuple[float, Row]]])
     table = study.table
     areas = {row.family: row for row in table.families("complexity.area")}
     bits = {row.family: row for row in table.families("complexity.bits_saved")}
+    apart = {row.family: row for row in table.families("complexity.bits_saved.swap")}
     contrasts = {row.family: row for row in table.families("complexity.contrast")}
     coverages = sorted({x for places in by_family.values() for x, _ in places})
     shown = coverages if len(coverages) <= 2 else [coverages[(len(coverages) - 1) // 2], coverages[-2]]
@@ -258,7 +265,7 @@ def _summary(study: Study, by_family: Mapping[str, Sequence[tuple[float, Row]]])
             "rule", area, "ideal bag of concepts", "contrast with swaps, R²",
             *(f"objects, {100 * c:.0f} %" for c in shown), *(f"R², {100 * c:.0f} %" for c in shown),
             "R², random weights", "training R²", "most the fit reached", "validation took", "bits saved a scene",
-            "sound splits",
+            *(("bits saved a contrast",) if apart else ()), "sound splits",
         ),
     )  # fmt: skip
     values = {
@@ -285,13 +292,16 @@ def _summary(study: Study, by_family: Mapping[str, Sequence[tuple[float, Row]]])
             ),
             *words([_taken(values["train_r2"].get((family, shown[-1]))) if shown else ""]),
             builder.value(bits.get(family), 1),
+            *((builder.value(apart.get(family), 1),) if apart else ()),
             Cell(decimals(sound, 2)) if sound is not None else builder.absent(None),
         )
     return builder.build(
         *((area_said(table),) if any(row.value is not None for row in areas.values()) else ()),
         *((CONTRAST,) if contrasts else ()),
         *((_axes(study),) if _axes(study) else ()),
+        *((_unfitted(study),) if not_fitted(table) else ()),
         *(BITS if any(row.value is not None for row in bits.values()) else ()),
+        *((BITS_APART,) if apart else ()),
         *((SUM_ALONE,) if any(_taken(row) for row in values["train_r2"].values()) else ()),
         "Training R² (of the rule that validation took), the most that the fit reached under any penalty, R² of the "
         "model with random weights, and sound splits are those of the largest coverage shown.",
@@ -311,6 +321,21 @@ def _axes(study: Study) -> str:
     return (
         f"The {len(shares)} largest principal axes hold {shown} of the variance: R² is about them as far as they go. "
         "The verdict rests on contrasts and probes, which don't depend on the scale of axes."
+    )
+
+
+def _unfitted(study: Study) -> str:
+    """Which hidden layers are not fitted, and at which coverages."""
+    table = study.table
+    found = list[str]()
+    for family in not_fitted(table):
+        at = [row.coverage or 0.0 for row in table.rows if row.id == "complexity.adequate" and row.family == family]
+        where = ", ".join(f"{100 * c:.3g}" for c in at if family in not_fitted(table, (c,)))
+        found.append(f"{rule_in_words(family)} (at {where} %)")
+    return (
+        f"Not fitted: {'; '.join(found)}. A quadratic bag of concepts, in closed form, explains over .02 more of the "
+        "validation objects' scenes there, and hidden layers can come near to it; such points are hollow, and neither "
+        "area nor verdict rests on them."
     )
 
 

@@ -1,12 +1,14 @@
 """Pages of two-tower models: does the text find what the picture shows, why not, and what repairs it?"""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from colligate.records import Row
 from colligate.report.figures import BLUE, GREEN, GREY, Line, Series, dots
 from colligate.report.questions import Section, Study, call, present
 from colligate.report.tables import TableBuilder
 from colligate.report.verdict import Measured, Tile, Verdict, compare, percent
+from colligate.report.verdict.binding import widened
 
 ASKED = {
     "concept": "values",
@@ -14,6 +16,8 @@ ASKED = {
     "concept.across": "values of all concepts in one ranking",
     "object": "objects",
     "object.swap": "objects, against the swap",
+    "object.swap.both": "a scene and its swap, both right",
+    "object.blind": "objects, the most without binding",
 }
 GROUPS = {"": "", ".same": ", in scenes that share a value", ".different": ", in scenes that share none"}
 
@@ -35,18 +39,21 @@ where a bag of concepts reaches 52 %).'
         _asked(table, "crossmodal.object", "Objects, across towers", "bag_of_concepts"),
         _asked(table, "crossmodal.text.object", "Objects, captions against texts", "bag_of_concepts"),
     )
-    values, objects = tiles[0], tiles[1]
+    values, objects = tiles[0], _not_blind(tiles[1], table, "crossmodal.object")
+    tiles = (values, objects, _not_blind(tiles[2], table, "crossmodal.text.object"))
     if objects.row is None or objects.row.value is None or objects.answer == "no verdict":
         return Verdict(f"No verdict on {name}: {objects.sentence}", tiles)
     share, bag = percent(objects.row.value), objects.row.bag_of_concepts
     against = "" if bag is None else f", where a bag of concepts reaches {percent(bag)}"
+    against += _at_most(table, "crossmodal.object")
     if objects.answer == "yes":
         said = f"{name}, across its two towers, finds which values belong together ({share} of scenes{against})."
         return Verdict(said, tiles)
     start = "does not find the values of a scene, nor"
     if values.answer == "yes" and values.row is not None and values.row.value is not None:
         start = f"finds the values of a scene ({percent(values.row.value)}), but not"
-    unclear = "; whether it beats one is undecided" if objects.answer == "undecided" else ""
+    more = "that takes binding" if table.find("crossmodal.object.blind") is not None else "it beats one"
+    unclear = f"; whether {more} is undecided" if objects.answer == "undecided" else ""
     return Verdict(
         f"{name}, across its two towers, {start} which belong together ({share} of scenes{against}{unclear}).", tiles
     )
@@ -64,6 +71,35 @@ def _asked(table: Measured, id: str, title: str, level: str) -> Tile:
             f"In {percent(row.value)} of scenes{f'; {name} reaches {percent(against)}' if against is not None else ''}."
         )
     return Tile("recognition", title, answer, sentence[0].upper() + sentence[1:], row)
+
+
+def _at_most(table: Measured, id: str) -> str:
+    """The ceiling of blindness, as part of a sentence."""
+    blind = table.find(f"{id}.blind")
+    return "" if blind is None or blind.value is None else f", vectors blind to binding {percent(blind.value)} at most"
+
+
+def _not_blind(tile: Tile, table: Measured, id: str) -> Tile:
+    """The tile of objects; it claims binding only where no vectors could do as well that are blind to it.
+
+    Above a bag of concepts with ties at random may be no more than texts that score high whatever the scene. So either
+    recognition must lie above the ceiling of blindness, or a scene and its swap both be right more often than by
+    chance, each with the interval of one of two. Tables without these rows are held against the bag alone.
+    """
+    blind, both = table.find(f"{id}.blind"), table.find(f"{id}.swap.both")
+    row = tile.row
+    if row is None or row.value is None or (blind is None and both is None) or tile.answer == "no verdict":
+        return tile
+    level = None if blind is None else blind.value
+    clear = level is not None and level < 1 and compare(widened(row, 2), level) == "yes"
+    if both is not None and both.value is not None:
+        clear |= compare(widened(both, 2), max(both.chance or 0.0, 0.0)) == "yes"
+    said = tile.sentence.removesuffix(".") + _at_most(table, id) + "."
+    if both is not None and both.value is not None:
+        said += f" A scene and its swap are both right in {percent(both.value)} (0 % for vectors that can't tell them, "
+        said += f"{percent(both.chance or 0.0)} by chance)."
+    answer = "yes" if clear else "undecided" if tile.answer == "yes" else tile.answer
+    return replace(tile, answer=answer, sentence=said)
 
 
 def recognition_sections(study: Study) -> tuple[Section, ...]:

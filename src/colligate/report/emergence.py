@@ -9,6 +9,7 @@ from colligate.report.figures import BLUE, VERMILLION, Figure, Level, Line, Seri
 from colligate.report.questions import Section, Study, call, present
 from colligate.report.tables import Cell, Table, TableBuilder
 from colligate.report.verdict import Tile, Verdict, compare, percent, too_few
+from colligate.report.verdict.claims import Answer
 
 IDS = {
     "recognition.object.unseen.swaps": "unseen objects, against their swap",
@@ -37,6 +38,9 @@ TOWERS = {
 def judge_training(rows: Iterable[Row], name: str = "This model") -> Verdict:
     """What a training's numbers allow one to say; a claim on objects needs all three ways of judging them.
 
+    And a scene and its swap must both be right more often than by chance, where that was measured: a network that is
+    blind to binding may favour some objects, and is never right twice.
+
     Example:
         >>> row = {"value": 0.99, "low": 0.98, "high": 1.0, "n": 500, "bag_of_concepts": 0.25}
         >>> ways = ("table", "among_unseen", "swaps")
@@ -54,7 +58,11 @@ def judge_training(rows: Iterable[Row], name: str = "This model") -> Verdict:
     ways = [table.get(f"recognition.object.unseen.{way}") for way in ("table", "among_unseen", "swaps")]
     seen = [table.get(f"recognition.object.seen.{way}") for way in ("table", "among_seen", "swaps")]
     answers, of_seen = (
-        [compare(row, row.bag_of_concepts if row is not None else None) for row in of] for of in (ways, seen)
+        [
+            *(compare(row, row.bag_of_concepts if row is not None else None) for row in of),
+            *_both_ways(table.get(f"recognition.object.{part}.swaps.both")),
+        ]
+        for part, of in (("unseen", ways), ("seen", seen))
     )
     shares = [percent(row.value) if row is not None and row.value is not None else "none" for row in ways]
     if all(answer == "yes" for answer in answers):
@@ -71,6 +79,14 @@ def judge_training(rows: Iterable[Row], name: str = "This model") -> Verdict:
     else:
         sentence = f"{name} does not clear an ideal bag of concepts, on seen objects or on unseen ones."
     return Verdict(sentence, tiles)
+
+
+def _both_ways(row: Row | None) -> tuple[Answer, ...]:
+    """What a scene and its swap, both right, say; nothing where they weren't measured."""
+    if row is None or row.value is None:
+        return ()
+    answer = compare(row, row.chance)
+    return ("undecided" if answer == "no" else answer,)  # below chance bounds no binding: blindness has 0
 
 
 def _how_sure(row: Row | None) -> str:

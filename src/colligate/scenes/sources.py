@@ -29,7 +29,7 @@ from colligate.scenes.worlds import World
 _MOST_VALUES = 1_000_000
 """Values of a concept that a space file may list, or ask for by their number."""
 
-_MOST_OBJECTS = 32_768
+_MOST_OBJECTS = 20_000
 """Objects that concepts may allow: whatever is measured holds a number for each."""
 
 

@@ -5,8 +5,9 @@ the same part, and on swaps whose four objects are all of that part (`.swaps`, t
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
+from math import prod
 from typing import NamedTuple
 
 import torch
@@ -14,7 +15,16 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from colligate.intervals import Intervals
-from colligate.measures import bag_of_concepts_level, chance_level, recognise
+from colligate.measures import (
+    COUNTED,
+    UNLISTED,
+    bag_of_concepts_level,
+    blind_ceiling,
+    chance_level,
+    chance_of_order,
+    num_distinct,
+    recognise,
+)
 from colligate.networks.dual import DualEncoder
 from colligate.records import Row
 from colligate.scenes.space import ConceptSpace, Scenes
@@ -35,6 +45,7 @@ class PartScenes:
         scenes: object ids in each slot, all filled.
         swap_scenes: scenes that can swap a value and still hold this part's objects only.
         foils: the two objects of each one's swap that the scene doesn't hold.
+        swapped: each one's swap.
     """
 
     space: ConceptSpace
@@ -42,6 +53,7 @@ class PartScenes:
     scenes: Int[Tensor, "scene slot"]
     swap_scenes: Int[Tensor, "swap slot"]
     foils: Int[Tensor, "swap foil"]
+    swapped: Int[Tensor, "swap slot"]
 
 
 def part_scenes(
@@ -64,7 +76,7 @@ def part_scenes(
     chosen = every[torch.randperm(len(every), generator=generator)[:budget]]
     within = torch.zeros(space.num_objects, dtype=torch.bool)
     within[objects] = True
-    scenes, foils = list[Tensor](), list[Tensor]()
+    scenes, foils, others = list[Tensor](), list[Tensor](), list[Tensor]()
     for i, j in combinations(range(slots), 2):
         # An object that stands in an earlier slot too has its swaps there: asked again, it would count twice.
         new = (every[:, [i, j], None] != every[:, None, :]) | (torch.arange(slots) >= torch.tensor([[i], [j]]))
@@ -76,10 +88,13 @@ def part_scenes(
             good = within[swapped].all(1) & other & new.all(2).all(1)
             scenes.append(every[good])
             foils.append(swapped[good])
+            others.append(every[good].index_copy(1, torch.tensor([i, j]), swapped[good]))
     none = torch.zeros(0, max(slots, 2), dtype=torch.int64)
-    with_swap, of_swap = (torch.cat(scenes), torch.cat(foils)) if scenes else (none[:, :slots], none[:, :2])
+    with_swap, of_swap, after = (
+        (torch.cat(of) for of in (scenes, foils, others)) if scenes else (none[:, :slots], none[:, :2], none[:, :slots])
+    )
     some = torch.randperm(len(with_swap), generator=generator)[:budget]
-    return PartScenes(space, objects, chosen, with_swap[some], of_swap[some])
+    return PartScenes(space, objects, chosen, with_swap[some], of_swap[some], after[some])
 
 
 class Outcome(NamedTuple):
@@ -127,16 +142,18 @@ def outcomes(
     queries: Queries,
     vectors: Float[Tensor, "scene dim"],
     swap_vectors: Float[Tensor, "swap dim"],
+    swapped_vectors: Float[Tensor, "swap dim"] | None = None,
     *,
     levels: bool = True,
 ) -> dict[str, Outcome]:
-    """Per-scene outcomes: `table`, `among`, `swaps`, and `concept`.
+    """Per-scene outcomes: `table`, `among`, `swaps`, `concept`, and `swaps.both` where swaps have vectors.
 
     Args:
         part: the scenes.
         queries: the network's queries.
         vectors: of `part.scenes`.
         swap_vectors: of `part.swap_scenes`.
+        swapped_vectors: of `part.swapped`.
         levels: whether to count the levels too (they take a while); zeros otherwise.
     """
     every = torch.arange(part.space.num_objects)
@@ -146,6 +163,8 @@ def outcomes(
         "swaps": _swaps(part, queries, swap_vectors),
         "concept": _concepts(part, queries, vectors),
     }
+    if swapped_vectors is not None:
+        found["swaps.both"] = _both_ways(part, queries, found["swaps"], swapped_vectors)
     return found
 
 
@@ -183,6 +202,22 @@ def _swaps(part: PartScenes, queries: Queries, vectors: Float[Tensor, "swap dim"
     # A bag of concepts ties all of them, the foils too: with p held and 2 foils, 1 / binomial(p + 2, 2).
     level = 2 / ((held + 2) * (held + 1))
     return Outcome(part.swap_scenes, hits, level, level, torch.zeros_like(level))
+
+
+def _both_ways(part: PartScenes, queries: Queries, there: Outcome, vectors: Float[Tensor, "swap dim"]) -> Outcome:
+    """Whether the scene and its swap are both right: never, for vectors that can't tell them, whatever they favour.
+
+    By chance with the product of both levels, 1/36 for two objects.
+    """
+    held, back = part.swapped, part.swap_scenes
+    new = (back[:, :, None] != held[:, None]).all(2)  # what the scene holds and its swap doesn't
+    scores = torch.einsum("sd,sqd->sq", vectors, queries.objects[torch.cat([held, back], 1)])
+    present = torch.arange(scores.shape[1]).expand(len(held), -1) < held.shape[1]
+    absent = torch.cat([torch.zeros_like(new), new], 1)
+    hits = recognise(scores, present, absent).hits.double() if len(held) else torch.zeros(0, dtype=torch.float64)
+    level = chance_of_order(num_distinct(held), num_distinct(back.masked_fill(~new, -1))) * there.chance
+    zero = torch.zeros_like(level)
+    return Outcome(back, hits * there.hits, level, zero, zero)
 
 
 def _concepts(part: PartScenes, queries: Queries, vectors: Tensor) -> Outcome:
@@ -226,9 +261,13 @@ def _outcomes(
     vectors = scene_vectors(model, _even([part.scenes for part in parts]))
     with_swaps = _even([part.swap_scenes for part in parts])
     swaps = scene_vectors(model, with_swaps) if with_swaps.shape[1] else vectors[:, :0]
+    back = swaps
+    if levels and with_swaps.shape[1]:
+        back = scene_vectors(model, _even([part.swapped for part in parts]))
     for m, part in enumerate(parts):
-        mine, swapped = vectors[m, : len(part.scenes)], swaps[m, : len(part.swap_scenes)]
-        yield outcomes(part, queries[m], mine, swapped, levels=levels)
+        mine, several = vectors[m, : len(part.scenes)], slice(len(part.swap_scenes))
+        after = back[m, several] if levels else None
+        yield outcomes(part, queries[m], mine, swaps[m, several], after, levels=levels)
 
 
 def _even(scenes: Sequence[Int[Tensor, "_ slot"]]) -> Int[Tensor, "member scene slot"]:
@@ -259,7 +298,18 @@ def recognition_rows(
             rows.append(_row(id_, outcome, part.space, coverage, family, "fit" if name == "seen" else "test"))
             arrays[f"{id_}.hits"] = outcome.hits.float()
             arrays[f"{id_}.scenes"] = outcome.scenes.contiguous()
+        rows.append(replace(_blind(part), id=f"recognition.object.{name}.blind", coverage=coverage, family=family,
+                            on="fit" if name == "seen" else "test"))  # fmt: skip
     return rows, arrays
+
+
+def _blind(part: PartScenes) -> Row:
+    """The most that vectors reach among the part's objects which are blind to binding; see `measures.blind_ceiling`."""
+    sizes = part.space.sizes
+    strides = torch.tensor([prod(sizes[c + 1 :]) for c in range(len(sizes))])
+    found = blind_ceiling(part.space.object_values(part.scenes), part.objects, strides)
+    value = None if found is None or not len(found) else float(found.mean())
+    return Row(id="blind", value=value, n=len(part.scenes), reason=UNLISTED if found is None else COUNTED)
 
 
 def _row(id_: str, outcome: Outcome, space: ConceptSpace, coverage: float, family: str, on: str) -> Row:

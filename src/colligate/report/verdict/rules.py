@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from colligate.records import Row
+from colligate.records import NOT_FITTED, Row
 from colligate.report.verdict.claims import (
     AREA_OF,
     Answer,
@@ -32,6 +32,7 @@ class Carried(NamedTuple):
         tried: all families that compete there, in the table's order.
         validated: whether validation objects chose among them.
         contrast: R2 of scene minus swap of the chosen family, if it was measured.
+        unfitted: families that are left out at that coverage, since a closed form explains more than they do.
     """
 
     answer: Answer
@@ -40,6 +41,7 @@ class Carried(NamedTuple):
     tried: tuple[Row, ...]
     validated: bool
     contrast: Row | None
+    unfitted: tuple[str, ...] = ()
 
 
 def carried(table: Measured) -> Carried:
@@ -75,7 +77,26 @@ def carried(table: Measured) -> Carried:
     answer = _answer(table, best)
     if answer in ("undecided", "no") and not all(_answer(table, row) in ("no", "no verdict") for row in tried):
         answer = "undecided"
-    return Carried(answer, best, coverages, tried, bool(chosen), table.find("complexity.contrast", family=best.family))
+    contrast = table.find("complexity.contrast", family=best.family)
+    return Carried(answer, best, coverages, tried, bool(chosen), contrast, not_fitted(table, coverages))
+
+
+def not_fitted(table: Measured, coverages: Sequence[float] | None = None) -> tuple[str, ...]:
+    """Hidden layers that explain less than a closed form which they can come near to; at these coverages, or at any.
+
+    Example:
+        >>> why = "not fitted: R2 on scenes of the validation objects is 0.040 below that of bag_quadratic"
+        >>> rows = [Row(id="complexity.adequate", family=f, coverage=0.8, value=v, reason=r)
+        ...     for f, v, r in (("mlp64", 0.0, why), ("mlp256", 1.0, None))]
+        >>> not_fitted(Measured(rows)), not_fitted(Measured(rows), (0.5,))
+        (('mlp64',), ())
+    """
+    found = [
+        row.family for row in table.rows
+        if row.id == "complexity.adequate" and row.value == 0 and NOT_FITTED in (row.reason or "")
+        and (coverages is None or row.coverage in coverages) and row.family is not None
+    ]  # fmt: skip
+    return tuple(dict.fromkeys(found))
 
 
 def _answer(table: Measured, height: Row) -> Answer:
@@ -147,6 +168,9 @@ def _said(found: Carried, answer: Answer) -> str:
             sentence += f"; of the contrast between a scene and its swap it predicts {fraction(contrast.value)}"
             if contrast.low is not None and contrast.high is not None:
                 sentence += f" ({spans(contrast.low, contrast.high, fraction)})"
+    if found.unfitted:
+        names = ", ".join(rule_in_words(name) for name in found.unfitted)
+        sentence += f"; left out as not fitted (a quadratic bag of concepts explains more): {names}"
     return f"{sentence}."
 
 
