@@ -12,6 +12,7 @@ from colligate.report.figures import BLUE, GREY, PURPLE, VERMILLION, tile_axis
 from colligate.report.kinds import leading, verdict_of
 from colligate.report.page import Run, check_target, render_page, shown
 from colligate.report.plain import ends, main_rows, number, remarks, row_text, unmeasured
+from colligate.report.tables import floored
 from colligate.report.verdict import Tile
 from colligate.runs import Findings
 from colligate.verbs.compare import Comparison as Compared
@@ -218,7 +219,7 @@ class Result:
     def _repr_html_(self) -> str:
         tiles = shown(Run(self.record, self.rows, self.findings.figures), self.name)[1].tiles
         drawn = {(tile.row.id, tile.row.on, tile.row.family): tile for tile in tiles if tile.row is not None}
-        cells = [_cells(row, drawn.get((row.id, row.on, row.family))) for row in self.leading]
+        cells = [_cells(floored(row), drawn.get((row.id, row.on, row.family))) for row in self.leading]
         heads = "".join(f"<th>{head}</th>" for head in ("", "value", "95 %", "n", "bag of concepts", "random", ""))
         rest = f"{len(self.leading)} of {len(self.rows)} rows; <code>.to_frame()</code> has all, "
         rest += f"<code>.figure(name)</code> draws {escape(', '.join(self.figures)) or 'none'}."

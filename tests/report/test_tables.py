@@ -1,10 +1,13 @@
 """Cells keep their interval, and a dash keeps its reason."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from colligate.records import Row
-from colligate.report.tables import TableBuilder, decimals
+from colligate.report.plain import remarks, row_text
+from colligate.report.tables import FLOORED, TableBuilder, decimals, floored
 
 
 def builder() -> TableBuilder:
@@ -57,3 +60,19 @@ def test_the_reason_of_a_missing_interval_is_told():
 @given(st.floats(-2, 1, exclude_max=True))
 def test_a_number_below_one_is_never_shown_as_one(value):
     assert float(decimals(value).replace("\N{MINUS SIGN}", "-")) < 1
+
+
+def test_information_below_nothing_is_shown_as_nothing_and_said():
+    builder = TableBuilder("information", "", ("", "bits"))
+    below = Row(id="information.quadratic.bits", value=-7.2, low=-9.0, high=0.4)
+    builder.add("quadratic", builder.value(below))
+    table = builder.build()
+    assert table is not None
+    assert (table.rows[0][1].text, table.rows[0][1].interval) == ("0.000", "0.000–0.400")
+    assert table.notes[-1] == FLOORED
+    assert floored(replace(below, high=-1.0)).low is None  # no interval without width
+    assert floored(replace(below, id="r2.object.single")).value == -7.2
+    text = row_text([below])
+    assert "0.000–0.400" in text
+    assert "7.2" not in text
+    assert remarks([below]) == [FLOORED]

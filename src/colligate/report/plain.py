@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from colligate.records import Row
 from colligate.records.text import verbatim
 from colligate.report.complexity import BITS, area_said, span
+from colligate.report.tables import FLOORED, floored
 from colligate.report.verdict import Measured
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def row_table(rows: Sequence[Row], whole: Sequence[Row] | None = None) -> "Table
     shown.add_column("on", no_wrap=True)
     for heading in ("value", "95 %", "n", "chance", "bag", "random"):
         shown.add_column(heading, justify="right", no_wrap=True)
-    for row in rows:
+    for row in map(floored, rows):
         interval = "" if row.low is None or row.high is None else ends(row.low, row.high)
         name = row.id if row.family is None else f"{row.id} ({row.family})"
         name += "" if row.coverage is None else f" at {row.coverage:g}"
@@ -52,6 +53,7 @@ def remarks(rows: Sequence[Row], whole: Sequence[Row] | None = None) -> list[str
     """What to know when reading some rows: what an area is over, and what bits count."""
     run, measured = Measured(whole or rows), {row.id for row in rows if row.value is not None}
     said = [area_said(run)] if "complexity.area" in measured else []
+    said += [FLOORED] if any(floored(row) != row for row in rows) else []
     return [*said, *(BITS if "complexity.bits_saved" in measured else ())]
 
 

@@ -1,7 +1,7 @@
 """Tables of the page: cells with their intervals, and footnotes that say why a number is missing."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from colligate.records import Row
@@ -57,6 +57,24 @@ def between(low: float, high: float, digits: int = 3) -> str:
     return f"{decimals(low, digits)}{joint}{decimals(high, digits)}"
 
 
+FLOORED = "Binding information below 0, where a read-out helps less than none, is shown as 0; table.csv has the number."
+"""What is said beside a floored number."""
+
+
+def floored(row: Row) -> Row:
+    """The row as it is shown: information is never less than none, whatever an estimate says.
+
+    Example:
+        >>> floored(Row(id="information.linear.ratio", value=-0.2, low=-0.5, high=0.1)).value
+        0.0
+    """
+    if not row.id.removeprefix("normalized.").startswith("information.") or row.value is None:
+        return row
+    if row.low is None or row.high is None or row.high <= 0:  # nothing is left of an interval below 0
+        return replace(row, value=max(row.value, 0.0), low=None, high=None)
+    return replace(row, value=max(row.value, 0.0), low=max(row.low, 0.0))
+
+
 @dataclass
 class TableBuilder:
     """Collect rows of cells; reasons become numbered footnotes, each reason once."""
@@ -66,6 +84,7 @@ class TableBuilder:
     columns: tuple[str, ...]
     rows: list[tuple[Cell, ...]] = field(default_factory=list[tuple[Cell, ...]])
     notes: list[str] = field(default_factory=list[str])
+    floored: bool = False
 
     def value(self, row: Row | None, digits: int = 3) -> Cell:
         """The number of a row with its interval; a dash with its reason where there is none."""
@@ -73,6 +92,9 @@ class TableBuilder:
             return self.absent(None)
         if row.value is None:
             return self.absent(row.reason or "no reason was recorded")
+        if (shown := floored(row)) != row:
+            self.floored, row = True, shown
+            assert row.value is not None
         if row.low is None or row.high is None:
             note = self._note(f"no interval: {row.reason}") if row.reason and _about_interval(row.reason) else None
             return Cell(decimals(row.value, digits), note=note)
@@ -118,6 +140,7 @@ class TableBuilder:
         notes = tuple(f"{i + 1}. {_sentence(self.notes[number - 1])}" for i, number in enumerate(numbers))
         unmeasured = any(c.kind == "absent" and c.note is None for row in renumbered for c in row)
         more = (*more, "–: not measured in this study.") if unmeasured else more
+        more = (*more, FLOORED) if self.floored else more
         return Table(self.key, self.caption, tuple(self.columns[i] for i in kept), renumbered, (*notes, *more))
 
     def _note(self, reason: str) -> int:
