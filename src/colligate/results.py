@@ -221,11 +221,12 @@ class Result:
         drawn = {(tile.row.id, tile.row.on, tile.row.family): tile for tile in tiles if tile.row is not None}
         cells = [_cells(floored(row), drawn.get((row.id, row.on, row.family))) for row in self.leading]
         heads = "".join(f"<th>{head}</th>" for head in ("", "value", "95 %", "n", "bag of concepts", "random", ""))
+        key = "● the value and its 95 % interval, ◇ bag of concepts, △ random weights, | chance" if drawn else ""
         rest = f"{len(self.leading)} of {len(self.rows)} rows; <code>.to_frame()</code> has all, "
         rest += f"<code>.figure(name)</code> draws {escape(', '.join(self.figures)) or 'none'}."
         return (
             f"<style>{STYLE}</style><div class='colligate'><p style='max-width:60em'>{escape(self.verdict)}</p>"
-            f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(cells)}</tbody></table><p>{rest}</p></div>"
+            f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(cells)}</tbody></table><p>{key}</p><p>{rest}</p></div>"
         )
 
 
@@ -282,9 +283,10 @@ def _cells(row: Row, tile: Tile | None) -> str:
     interval = "" if row.low is None or row.high is None else ends(row.low, row.high)
     value = "none" if row.value is None else number(row.value)
     texts = (value, interval, "" if row.n is None else f"{row.n:,}", number(row.bag_of_concepts))
-    cells = "".join(f"<td>{escape(text)}</td>" for text in (name, *texts, number(row.random_init)))
+    title = f"<code>{escape(name)}</code>" if tile is None else f"{escape(tile.title)}<br><code>{escape(name)}</code>"
+    cells = "".join(f"<td>{escape(text)}</td>" for text in (*texts, number(row.random_init)))
     axis = "" if tile is None else f"<div style='width:16em'>{tile_axis(tile)}</div>"
-    return f"<tr>{cells}<td>{axis}</td></tr>"
+    return f"<tr><td style='text-align:left'>{title}</td>{cells}<td>{axis}</td></tr>"
 
 
 def _points(points: Any) -> list[Any]:
