@@ -293,6 +293,7 @@ def test_unknown_families_are_refused(name):
 
 
 OWN = """
+from colligate.approximation.approximators import Additive
 
 class Mine(Additive):
     name = "mine"

@@ -297,7 +297,7 @@ def recognition_rows(
             id_ = f"recognition.concept.{name}" if way == "concept" else f"recognition.object.{name}.{suffix}"
             rows.append(_row(id_, outcome, part.space, coverage, family, "fit" if name == "seen" else "test"))
             arrays[f"{id_}.hits"] = outcome.hits.float()
-            arrays[f"{id_}.scenes"] = outcome.scenes.contiguous()
+            arrays[f"{id_}.scenes"] = outcome.scenes.clone()
         rows.append(replace(_blind(part), id=f"recognition.object.{name}.blind", coverage=coverage, family=family,
                             on="fit" if name == "seen" else "test"))  # fmt: skip
     return rows, arrays
