@@ -256,7 +256,7 @@ def test_a_repaired_model_is_at_once_usable():
 def test_a_sweep_and_its_structure():
     tiny = {"width": 16, "heads": 1, "dim": 8, "batch": 8, "steps": 2, "warmup": 1}
     swept = colligate.sweep(coverages=(0.5,), spaces=("6x6",), widths=(16,), seeds=2, train=tiny, save="runs")
-    assert len(swept.rows) == 16
+    assert len(swept.rows) == 24
     rules = colligate.structure(swept, families=("additive",))
     assert rules.folder is None
     assert len(rules.findings.figures["models"]) == 2

@@ -39,9 +39,6 @@ MIN_SCENES = 20
 """Fewest scored scenes for an interval."""
 MISSED = 0.05
 """How often an interval may miss, both sides together."""
-LEAST = 2 / 3
-"""How many standard errors of its own estimate the variance between values (or objects) is taken to be at least: of few
-groups, a variance of nothing is often found where there is one."""
 UNSEEN = 1.0
 """Weight of the one further group that might fail, against the failures that were seen (in effective scenes)."""
 ALIKE = 1e-12
@@ -74,33 +71,15 @@ def student_quantile(freedom: float) -> float:
 
 
 class Spread(NamedTuple):
-    """Variance of a mean over scenes, how many degrees of freedom its estimate has, and the mean's own skewness."""
+    """Variance of a mean over scenes, and how many degrees of freedom its estimate has."""
 
     variance: float
     freedom: float
-    skewness: float = 0.0
 
     @property
     def reach(self) -> float:
         """Half of the width of a 95 % interval: Student's quantile times the standard error."""
         return float(student_quantile(self.freedom) * self.variance**0.5)
-
-    def around(self, value: float) -> tuple[float, float]:
-        """Ends of a 95 % interval, longer to the side of the longer tail.
-
-            value - error T(q),  value - error T(-q),     T(q) = 3 / g ((1 + g (q - g / 6))^(1/3) - 1)
-
-        with g the skewness and q Student's quantile.
-
-        Source: P. Hall, "On the removal of skewness by transformation", 1992.
-        """
-        error, quantile = self.variance**0.5, student_quantile(self.freedom)
-        return value - error * self._unskewed(quantile), value - error * self._unskewed(-quantile)
-
-    def _unskewed(self, quantile: float) -> float:
-        if abs(self.skewness) < 1e-6:
-            return quantile
-        return 3 / self.skewness * float(np.cbrt(1 + self.skewness * (quantile - self.skewness / 6)) - 1)
 
 
 class Intervals:
@@ -260,7 +239,7 @@ class Intervals:
         assert estimate.value is not None
         if spread.variance <= (ALIKE * max(abs(estimate.value), ALIKE)) ** 2:
             return _without(estimate)
-        low, high = spread.around(estimate.value)
+        low, high = estimate.value - spread.reach, estimate.value + spread.reach
         return Estimate(estimate.value, low, high, estimate.n, estimate.objects)
 
     def _share(self, value: float, n: int, spread: Spread, rows: Tensor) -> tuple[float, float]:
@@ -368,9 +347,8 @@ class _Design:
     def spread(self, errors: np.ndarray) -> Spread:
         """Variance of the mean of these errors, one a row.
 
-        The first factor has the fewest groups, so its variance is known least: it is taken to be at least `LEAST` of
-        the standard error that its estimate would have were it nothing, and the degrees of freedom take half of the
-        whole variance to be its own. The skewness is that of its groups' sums.
+        The degrees of freedom take half of the variance to be the first factor's: where that has few groups, its own
+        estimate is the least to be trusted, a small one too.
         """
         from scipy.optimize import nnls
 
@@ -382,8 +360,6 @@ class _Design:
         observed = np.array([*(((one.held.T @ errors) ** 2).sum() for one in self._factors), errors @ errors])
         unit = np.sqrt(np.diag(expected).clip(min=1e-12))
         variances = nnls(expected / unit[:, None] / unit, observed / unit)[0] / unit
-        noise = expected[0, 1:] @ variances[1:]  # what its sum of squares would be if it were nothing
-        variances[0] = max(variances[0], LEAST * noise * (2 / self._factors[0].freedom) ** 0.5 / expected[0, 0])
         parts = variances * adds
         total = float(parts.sum())
         if total <= 0:
@@ -391,10 +367,7 @@ class _Design:
         shares = np.array([(parts[0] / total + 1) / 2, *parts[1:]])
         shares[1:] *= (1 - shares[0]) / max(shares[1:].sum(), 1e-300)
         freedoms = np.array([*(one.freedom for one in self._factors), max(self.n - 1, 1)])
-        sums = self._factors[0].held.T @ errors
-        squares = float((sums**2).sum())
-        skewness = float((sums**3).sum()) / squares**1.5 if squares > 0 else 0.0
-        return Spread(total * scale**2, float(1 / (shares**2 / freedoms).sum()), skewness)
+        return Spread(total * scale**2, float(1 / (shares**2 / freedoms).sum()))
 
 
 def _binomial(share: float, size: float) -> tuple[float, float]:

@@ -134,7 +134,7 @@ def test_a_trained_model_is_asked_in_words(tmp_path, monkeypatch, capsys):
              "--dim", "8", "--layers", "1", "--batch", "16", "--steps", "4", "--warmup", "2", "--evaluate-every", "4",
              "--budget", "60"]  # fmt: skip
     assert main(["train", "--preset", "pictures", *sizes, "--json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)) == 8
+    assert len(json.loads(capsys.readouterr().out)) == 12
     [folder] = tmp_path.glob("runs/train-*")
     ids = {line.split(",")[0] for line in (folder / "table.csv").read_text().splitlines()}
     assert {"recognition.concept.unseen", "recognition.object.unseen.table", "recognition.object.seen.swaps"} <= ids

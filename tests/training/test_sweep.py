@@ -33,7 +33,7 @@ def test_every_combination_is_trained_once(small, stack, sizes):
 def test_a_sweep_gathers_runs_that_single_calls_find_too(small):
     ticks = []
     done = sweep(small, report=lambda stage, *_: ticks.append(stage))
-    assert len(done.rows) == 4 * 8
+    assert len(done.rows) == 4 * 12
     assert {(row.coverage, row.seeds, row.family) for row in done.rows} == {
         (c, s, "6x6 object-tokens 16") for c in (0.4, 0.6) for s in (0, 1)
     }
@@ -63,7 +63,7 @@ def test_a_killed_sweep_trains_only_what_is_missing(small, monkeypatch):
         sweep(small)
     assert len(list(small.runs.glob("train-*/record.json"))) == 2
     done = sweep(small)
-    assert len(done.rows) == 32
+    assert len(done.rows) == 4 * 12
 
 
 def test_a_point_that_cant_be_trained_shows_before_any_training(small):

@@ -28,7 +28,7 @@ def test_train_says_what_it_sees_and_what_to_do_next(capsys, tmp_path):
     [folder] = tmp_path.glob("runs/train-*")
     assert f"colligate study run:runs/{folder.name}" in said
     assert main(["train", *TINY, "--json"]) == 0  # found, not repeated
-    assert len(json.loads(capsys.readouterr().out)) == 8
+    assert len(json.loads(capsys.readouterr().out)) == 12
     assert main(["probe", f"run:runs/{folder.name}", "--json", "--store", "store"]) == 0
     assert "probe.object" in capsys.readouterr().out
 

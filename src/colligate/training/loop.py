@@ -81,7 +81,7 @@ def train(config: TrainConfig, log: Log | None = None, report: Report | None = N
         >>> with TemporaryDirectory() as folder:
         ...     sizes = {"values": 6, "coverage": 0.5, "width": 16, "heads": 1, "dim": 8, "batch": 8}
         ...     len(train(TrainConfig(**sizes, steps=4, warmup=2, runs=Path(folder))).rows)
-        8
+        12
     """
     done = train_stack([config], log, report)[0]
     if done.diverged:

@@ -44,7 +44,7 @@ def sweep(config: SweepConfig, report: Report | None = None) -> Findings:
         ...     config = SweepConfig(coverages=(0.5,), spaces=("6x6",), widths=(16,), seeds=2, train=tiny,
         ...         runs=Path(folder))
         ...     len(sweep(config).rows)
-        16
+        24
     """
     clock = Clock()
 
